@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
+
 import rmopt
 
 HERE = Path(__file__).parent
@@ -87,7 +89,7 @@ html_theme_options = {
     "navbar_end": ["search-button", "theme-switcher"],
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 9,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
@@ -104,6 +106,21 @@ def skip_inherited(app: Any, what: str, name: str, member: Any, *_: Any) -> bool
     return True if theirs or (name.startswith("set_") and name.endswith("_request")) else None
 
 
+def read_home_last(app: Any, env: Any, names: list[str]) -> None:
+    """Read the home page after the pages that draw its pictures."""
+    names.sort(key="index".__eq__)
+
+
+def end_code_with_its_last_line(app: Any, doctree: Any) -> None:
+    """Drop the empty line that ends an example for doctest."""
+    for block in doctree.findall(nodes.literal_block):
+        if block.rawsource == block.astext():
+            block.rawsource = block.rawsource.rstrip()
+            block[:] = [nodes.Text(block.rawsource)]
+
+
 def setup(app: Any) -> None:
     """Connect the above."""
     app.connect("autodoc-skip-member", skip_inherited)
+    app.connect("doctree-read", end_code_with_its_last_line)
+    app.connect("env-before-read-docs", read_home_last)

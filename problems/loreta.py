@@ -23,8 +23,7 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
-# How much longer the steps of several workers are for each of them, and at most (docs/scaling.md has the
-# measurements).
+# How much longer the steps of several workers are for each of them, and at most (docs/measured/scaling.md).
 LONGER, MOST = 0.8, 6.0
 
 

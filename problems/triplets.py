@@ -138,3 +138,9 @@ class NeighborTriplets(Sampler):
         return np.column_stack(
             [query, *(near[query, (chance * sizes[query]).astype(int)] for near, sizes, chance in drawn)]
         )
+
+    def every(self) -> Array:
+        """Return all triplets that are drawn from, shape (n_triplets, 3)."""
+        own, other = (np.arange(sizes.max()) < sizes[:, None] for sizes in self._sizes)
+        query, first, second = np.nonzero(own[:, :, None] & other[:, None, :])
+        return np.column_stack([query, self._near[0][query, first], self._near[1][query, second]])

@@ -1,21 +1,21 @@
 """Riemannian optimisation for low-rank and manifold learning.
 
-The parts are sub-packages, loaded when first used:
+The sub-packages are loaded when first used:
 
 `core`
-    Manifold, retraction, ambient operator, cost, problem: the words.
+    The basic classes: manifold, retraction, ambient operator, cost, problem.
 `manifolds`, `retractions`, `costs`, `solvers`
-    What to combine: ``SGD(step_size).run(Problem(manifold, cost))``.
+    The parts to combine: ``SGD(step_size).run(Problem(manifold, cost))``.
 `checks`
-    Measured laws for manifolds, retractions, gradients and engines of your own.
+    Property checks for your own manifolds, retractions, gradients and engines.
 `testing`
-    The same laws for the test suite of your own package.
+    The same checks for the test suite of your package.
 `interop`
-    pymanopt's optimizers on rmopt's manifolds, and the other way round, where pymanopt is installed.
+    pymanopt's optimizers on rmopt's manifolds, and the other way round, if pymanopt is installed.
 `torch`
-    Optimisers of PyTorch for parameters on manifolds, where PyTorch is installed.
+    Optimisers of PyTorch for parameters on manifolds, if PyTorch is installed.
 `experiments`
-    What the author of a ``rmopt run`` experiment needs.
+    Tools for the author of a ``rmopt run`` experiment.
 """
 
 import importlib

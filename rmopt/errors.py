@@ -1,15 +1,15 @@
-"""The exceptions of rmopt: each carries one sentence that names the cause and the remedy; and its warnings."""
+"""The exceptions and warnings of rmopt; each message is one sentence that names the cause and the remedy."""
 
 import sys
 import warnings
 from typing import Any
 
-# Whose lines no warning is about: those of these packages, and of what calls them on behalf of a user.
+# A warning never points at lines of these packages, nor of those that call them on behalf of a user.
 BETWEEN = ("rmopt", "problems", "contextlib", "sklearn")
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the line of the user, however deep inside of a call something is found."""
+    """Warn at the user's line, however deep inside a call the cause is found."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in BETWEEN:
         level, frame = level + 1, frame.f_back
@@ -32,16 +32,16 @@ class RmoptError(Exception):
 
 
 def broke_down(error: Exception) -> bool:
-    """Return whether linear algebra, that of any library, says that a matrix is singular or not finite."""
+    """Return whether an error of any library's linear algebra means a singular matrix or one that is not finite."""
     return "LinAlgError" in type(error).__name__ or "infs or NaNs" in str(error)
 
 
 class InvalidInputError(RmoptError, ValueError):
-    """An argument or a data set cannot be used; the message names it, its value and the remedy."""
+    """An argument or a data set cannot be used: the message names it, its value and the remedy."""
 
 
 class MissingCapabilityError(RmoptError, TypeError):
-    """Two objects do not fit together; the message names what is missing and who has it."""
+    """Two objects do not fit together: the message names the missing part and an object that has it."""
 
 
 class DivergedError(RmoptError, ArithmeticError):
@@ -51,11 +51,11 @@ class DivergedError(RmoptError, ArithmeticError):
     ----------
     message : str
     step : int
-        Also an attribute: the number of the step, from 0, at which the first value that is not finite appeared; 0
-        where it is not told.
+        Also an attribute: the number of the step, from 0, at which the first value that is not finite appeared, or 0
+        if it is unknown.
     point : object, optional
-        Also an attribute: where the run stood, as far as it is known. At a kink, where there is no gradient, it may
-        be what was looked for.
+        Also an attribute: the last point of the run, if known. At a kink, which has no gradient, it may be the
+        minimum.
     """
 
     def __init__(self, message: str, step: int = 0, point: Any = None) -> None:
@@ -64,4 +64,4 @@ class DivergedError(RmoptError, ArithmeticError):
 
 
 class StorageError(RmoptError, OSError):
-    """A file could not be read or written; what was saved before is untouched."""
+    """A file could not be read or written; earlier saves are untouched."""

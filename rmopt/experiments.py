@@ -1,4 +1,4 @@
-"""What the author of an experiment needs: the run it is part of, and the outcome it returns.
+"""Tools for the author of an experiment: the current run, and the outcome to return.
 
 An experiment is a plain function, registered under the entry-point group ``rmopt.experiments``::
 
@@ -7,10 +7,10 @@ An experiment is a plain function, registered under the entry-point group ``rmop
     ) -> Outcome:
         '''Compare methods that learn a similarity of documents.'''
 
-The function's own parameters become the options of ``rmopt run similarity``. Or it is a dataclass whose fields are
-the options, and whose instances are called with the run. The command line adds ``--seed``, ``--out``, ``--quiet`` and
-``--json``, prints the table and writes ``result.json``.
-The first line of the docstring is the experiment's line in ``rmopt list``, the docstring is its ``--help``.
+The function's other parameters become the options of ``rmopt run similarity``. It may also be a dataclass whose
+fields are the options, and whose instances are called with the run. The command line adds ``--seed``, ``--out``,
+``--quiet`` and ``--json``, prints the table and writes ``result.json``. The first line of the docstring is the
+experiment's line in ``rmopt list``, the docstring is its ``--help``.
 """
 
 import sys
@@ -35,23 +35,23 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True)
 class Run:
-    """One execution of an experiment: where its files go and how much it may say.
+    """One execution of an experiment, with its output folder and its level of output.
 
     Parameters
     ----------
     experiment : str
         The name of the experiment.
     seed : int
-        Seeds every random choice of the experiment.
+        The seed of all random choices of the experiment.
     out : Path
         The output folder.
     quiet : bool
         Say nothing and draw no progress bar.
     json : bool
-        Standard output belongs to the result; say nothing and draw no progress bar.
+        Write the result alone to standard output: no text and no progress bar.
     failures : list, optional
-        Takes the errors of pictures that cannot be written, so that the run goes on to its table; `draw` raises them
-        otherwise.
+        Collects the errors of figures that cannot be written, so that the run continues. Without it `draw` raises
+        them.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Run:
 
     @property
     def console(self) -> Console:
-        """Where text for people goes: standard output, silent under `quiet` and `json`."""
+        """The console for messages: standard output, silent if `quiet` or `json`."""
         return Console(highlight=False, quiet=self.quiet or self.json)
 
     @property
@@ -84,15 +84,15 @@ class Run:
         return self.out / name
 
     def say(self, text: str) -> None:
-        """Print a line of text, as it is, unless the run is quiet or prints JSON; paths are not broken."""
+        """Print a line of text unchanged and unwrapped, unless the run is quiet or prints JSON."""
         wrapped = partial(fill, width=self.console.width, break_long_words=False, break_on_hyphens=False)
         self.console.print("\n".join(map(wrapped, text.split("\n"))), markup=False, soft_wrap=True)
 
     @contextmanager
     def ticks(self, description: str, total: int, first: str = "") -> Iterator[Callable[..., None]]:
-        """Show a progress bar inside a with block, which names what runs, at `first` and then.
+        """Show a progress bar with the name of the current task inside a with block, at first `first`.
 
-        The function that it gives moves it by one, and takes the name of what runs next.
+        The yielded function advances it by one, and takes the name of the next task.
         """
         if not self.progress:
             yield lambda now="": None
@@ -123,14 +123,14 @@ class Run:
         fill : callable
             A function ``fill(figure, *arguments)`` that draws into an empty matplotlib figure.
         *arguments : object
-            What the function needs.
+            The arguments of the function.
         size : tuple of float
             Width and height in inches.
 
         Raises
         ------
         StorageError
-            When the file cannot be written; an older file of that name is untouched. Not raised where there are
+            If the file cannot be written. An older file of that name is untouched. Not raised if there are
             `failures`.
         """
         from matplotlib.figure import Figure
@@ -148,16 +148,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of a paper, held against the numbers of a run.
+    """A sentence of a paper, tested against the numbers of a run.
 
     Parameters
     ----------
     claim : str
-        What the paper says.
+        The statement of the paper.
     reproduced : bool or None
-        Whether these numbers agree; None where they do not decide it.
+        Whether these numbers agree, or None if they do not decide it.
     numbers : str
-        The numbers that decide it, or what is missing.
+        The deciding numbers, or a note of what is missing.
     """
 
     claim: str
@@ -171,7 +171,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment returns: the content of its table and of ``result.json``.
+    """The result of an experiment: the content of its table and of ``result.json``.
 
     Parameters
     ----------
@@ -183,11 +183,11 @@ class Outcome:
         One row per line of the table, from snake_case keys to text, numbers or None. Rows need not have the
         same keys. Keys ending in ``_seconds`` are durations.
     headings : mapping
-        Column headings by key, where the automatic one will not do.
+        Column headings by key, to replace automatic ones.
     claims : list of Claim
-        What the paper says about these numbers; printed after the table.
+        The statements of the paper about these numbers, printed after the table.
     notes : list of str
-        What must be known to read the table and the claims, such as parameters; printed below them.
+        Remarks on the table and the claims, such as parameters, printed below them.
 
     Examples
     --------

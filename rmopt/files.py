@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and archives of arrays: written beside the target and renamed, without pickle."""
+"""Files that are complete or absent, and archives of arrays without pickle."""
 
 import itertools
 import json
@@ -24,20 +24,22 @@ except ImportError:  # pragma: no cover (Windows has no such locks)
 TEMPORARY = ".rmopt"
 # The layout of archives.
 FORMAT = 1
-# What an archive may unpack to, in bytes: so much, or so many times its own size, but never more than the last.
+# The largest unpacked size of an archive in bytes: the first number, or the second times its own size, and at most
+# the third.
 SMALL, RATIO, LARGEST = 2**26, 100, 2**34
 
-# The arrays of an archive: for each its type (float, numpy's float32, int, uint64, bool or str) and its shape. A size
-# that is a name is the same in all shapes; None is any size, or any shape. Numbers are converted; floats are finite.
+# The arrays of an archive: for each its type (float, numpy's float32, int, uint64, bool or str) and its shape. A
+# named size is the same in all shapes. None allows any size or any shape. Numbers are converted, and floats must be
+# finite.
 Layout = Mapping[str, tuple[type, tuple[int | str | None, ...] | None]]
 _KINDS = {"float": "fiub", "float32": "f", "int": "iu", "uint64": "u", "bool": "biu", "str": "U"}
 
 
 def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file, by a function that fills a binary stream, so that a reader sees the old content or the new.
+    """Write a file atomically by a function that fills a binary stream: a reader gets the old content or the new.
 
-    Its folder is created when absent. A link stays one, and a file keeps its permissions. Raises `StorageError` when
-    the disk is full or the folder is not writable; the old file is untouched.
+    A missing folder is created. A link stays a link, and a file keeps its permissions. Raises `StorageError` if the
+    disk is full or the folder is not writable; the old file is then untouched.
     """
     temporary = None
     try:
@@ -53,8 +55,8 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
         temporary.replace(target)
     except OSError as error:
         raise StorageError(
-            f"cannot write {path}: {error.strerror or error}; what was saved before is untouched. "
-            "Free some space or choose another folder."
+            f"cannot write {path}: {error.strerror or error}; earlier saves are untouched. Free some space "
+            "or choose another folder."
         ) from error
     finally:
         if temporary is not None:
@@ -62,10 +64,10 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder until the descriptor that is returned is closed or the process ends, by whatever cause.
+    """Lock a folder until the returned descriptor is closed or the process ends for any reason.
 
-    Returns None where the file system does not lock folders, as some network drives do not. Raises `BlockingIOError`
-    when another process holds the lock.
+    Returns None if the file system cannot lock folders, as on some network drives. Raises `BlockingIOError` if
+    another process holds the lock.
     """
     if fcntl is None:
         return None
@@ -87,7 +89,7 @@ def write_json(path: Path | str, content: Mapping[str, Any]) -> None:
 
 
 def set_aside(path: Path) -> Path | None:
-    """Rename a folder, or a file that is not empty, to ``NAME.before`` or ``NAME.before-2``, …; return that path."""
+    """Rename a folder or non-empty file to ``NAME.before`` or ``NAME.before-2``, …, and return that path."""
     if not path.exists() or (path.is_file() and not path.stat().st_size):
         return None
     numbers = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
@@ -97,9 +99,9 @@ def set_aside(path: Path) -> Path | None:
 
 @contextmanager
 def reading(path: Path | str, told: type[Exception] = StorageError) -> Iterator[None]:
-    """Turn whatever goes wrong in a with block, while a file is read and understood, into one `StorageError`.
+    """Turn any failure to read and parse a file in a with block into one `StorageError`.
 
-    Errors that name their own cause, which are `told`, stay as they are.
+    Errors of the classes in `told`, which name their own cause, stay as they are.
     """
     try:
         yield
@@ -131,7 +133,7 @@ def save_arrays(path: Path | str, arrays: Mapping[str, "np.ndarray"], about: Map
 
 
 def load_arrays(path: Path | str) -> tuple[dict[str, "np.ndarray"], dict[str, Any]]:
-    """Read what `save_arrays` wrote, the arrays and the description; `StorageError` for anything else."""
+    """Read the arrays and the description that `save_arrays` wrote, or raise `StorageError`."""
     arrays = read_arrays(path)
     with reading(path):
         about = json.loads(arrays.pop("about").tobytes()) if "about" in arrays else None
@@ -147,10 +149,10 @@ def load_arrays(path: Path | str) -> tuple[dict[str, "np.ndarray"], dict[str, An
 def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
     """Read arrays from an ``.npz`` file of any origin.
 
-    What is read is the first of the layouts of which the file has all arrays; it may hold others too. All without a
-    layout. Raises `StorageError` when the file is missing or damaged, lacks an array, has one of another type or
-    shape, or when the arrays would have more than 64 MiB in memory, or a hundred times the size of the file where
-    that is more, or 16 GiB.
+    Reads the arrays of the first layout that the file satisfies, which may hold others too, or all arrays if no
+    layout is given. Raises `StorageError` if the file is missing or damaged, lacks an array, has one of another type
+    or shape, or if the arrays would have more than 64 MiB in memory, or a hundred times the size of the file if that
+    is more, or 16 GiB.
     """
     import numpy as np
 
@@ -172,18 +174,18 @@ def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
                     f"{told.st_size:,} bytes would unpack to {needed:,}, and {allowed:,} are allowed"
                 )
             for name, member in wanted.items():
-                # Others than numpy's may ask for any memory to unpack.
+                # Other compressions than numpy's may need any amount of memory.
                 if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                     raise ValueError(f"{name} is compressed in a way that numpy does not write")
                 with archive.open(member) as stream:
                     array = np.lib.format.read_array(stream, allow_pickle=False)
-                # Compiled loops count on the order of bytes of this machine.
+                # Compiled loops need the byte order of this machine.
                 arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
         return arrays if layout is None else conforming(arrays, layout)
 
 
 def conforming(arrays: Mapping[str, "np.ndarray"], layout: Layout, **sizes: int) -> dict[str, "np.ndarray"]:
-    """Return arrays in the types that a layout names, or refuse types, shapes or values; sides may be known."""
+    """Return arrays in the types of a layout, and refuse wrong types, shapes or values; some sizes may be given."""
     import numpy as np
 
     found = {}

@@ -20,14 +20,14 @@ TRTRS = {"f": strtrs, "d": dtrtrs, "F": ctrtrs, "D": ztrtrs}
 
 
 def factor_product(A: Array, core: Array, B: Array) -> tuple[Array, Array, Array]:
-    """Return U (n, k), S (k, k), V (m, k) with A core Bᴴ = U S Vᴴ, U and V orthonormal; S need not be diagonal."""
+    """Return U (n, k), S (k, k), V (m, k) with A core Bᴴ = U S Vᴴ, U and V orthonormal and any S."""
     U, R_A = tall_qr(A)
     V, R_B = tall_qr(B)
     return U, R_A @ core @ ns.adjoint(R_B), V
 
 
 def tall_qr(A: Array) -> tuple[Array, Array]:
-    """Return Q and R of A = Q R, of a large matrix by its Gram matrix, where that is as exact as Householder's."""
+    """Return Q and R of A = Q R, for a large matrix by its Gram matrix if that is as exact as Householder's."""
     large = A.ndim == 2 and A.shape[0] * A.shape[1] >= LARGE and A.shape[1] > 1
     found = _qr_by_gram(A) if large and ns.numbers_of(A).kind in "fc" and not ns.is_traced(A) else None
     return tuple(ns.namespace(A).linalg.qr(A)) if found is None else found
@@ -36,12 +36,12 @@ def tall_qr(A: Array) -> tuple[Array, Array]:
 def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
     """Return Q and R of A = Q R by the Gram matrix of A, or None where Q would lose digits."""
     with np.errstate(all="ignore"):
-        # It comes to the host, from wherever A lies.
+        # It is copied to the host from A's device.
         gram = ns.to_numpy(ns.adjoint(A) @ A)
         squares, limits = np.diag(gram).real, np.finfo(gram.dtype)
         lengths = np.sqrt(squares)
         cosines = gram / np.outer(lengths, lengths)
-    # Of smaller squares digits are lost.
+    # Smaller squares lose digits.
     if not (squares.min() > limits.tiny / limits.eps and np.all(np.isfinite(cosines))):
         return None
     values = np.linalg.eigvalsh(cosines)
@@ -66,13 +66,13 @@ def truncated_svd_of_product(A: Array, core: Array, B: Array, k: int) -> tuple[A
 def leave_span(U: Array, X: Array) -> Array:
     """Return X (n, j) minus its orthogonal projection on the span of the orthonormal columns of U (n, k)."""
     if type(U) is np.ndarray and U.ndim == X.ndim == 2 and U.dtype.kind == "f":
-        # On small matrices `dot` takes half of the time of `@`.
+        # On small matrices `dot` takes half the time of `@`.
         return X - U.dot(U.T.dot(X))
     return X - U @ (ns.adjoint(U) @ X)
 
 
 def symmetric(matrix: Array) -> Array:
-    """Return the symmetric part of a square matrix, of a complex one the Hermitian."""
+    """Return the symmetric, or for complex numbers the Hermitian, part of a square matrix."""
     return 0.5 * (matrix + ns.adjoint(matrix))
 
 
@@ -88,7 +88,7 @@ def exp_differences(x: Array, order: int = 1) -> Array:
     """Return the divided differences of the exponential between all pairs of numbers, or all triples.
 
     They are the derivatives of the matrix exponential at a matrix with these eigenvalues (Higham 2008, chapter 3).
-    Each is exact to rounding, also for equal and for close numbers.
+    Each is exact to rounding, even for equal or close numbers.
     """
     if order == 1:
         return _exp_difference(x[..., :, None], x[..., None, :])
@@ -113,7 +113,7 @@ def exp_differences(x: Array, order: int = 1) -> Array:
 
 def _exp_difference(a: Array, b: Array) -> Array:
     xp, half = ns.namespace(a), 0.5 * (a - b)
-    # By a tiny number the hyperbolic sine is divisible, and the quotient is exactly 1.
+    # The hyperbolic sine can be divided by a tiny number, and the quotient is exactly 1.
     half = xp.where(half == 0.0, 1e-30, half)
     return xp.exp(0.5 * (a + b)) * (xp.sinh(half) / half)
 
@@ -134,7 +134,7 @@ def gram_functions(X: Array, *functions: Callable[[Array], Array]) -> list[Array
 
 
 def small_eigh(matrix: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and vectors of Hermitian matrices; of a small one of numpy in half of its time."""
+    """Return eigenvalues and vectors of Hermitian matrices, for a small one in half of numpy's time."""
     if type(matrix) is not np.ndarray or matrix.ndim > 2 or matrix.dtype.kind == "c":
         return tuple(ns.namespace(matrix).linalg.eigh(matrix))
     values, vectors, flaw = (ssyevd if matrix.dtype == np.float32 else dsyevd)(matrix, lower=1)
@@ -144,9 +144,9 @@ def small_eigh(matrix: Array) -> tuple[Array, Array]:
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
-    """Return what `numpy.linalg.eigh` does, to the bit, or that of another library; of a small one in half its time.
+    """Return what `numpy.linalg.eigh` or another library's does, bit-identical, for a small matrix in half the time.
 
-    Numpy computes with those of single precision in double, and stores vectors by rows: products round so.
+    Numpy computes single precision in double, and stores vectors by rows, on which the rounding of products depends.
     """
     if type(matrix) is not np.ndarray or matrix.dtype != np.float64:
         return tuple(ns.namespace(matrix).linalg.eigh(matrix))
@@ -208,7 +208,7 @@ def rotation(skew: Array) -> Array:
 def rotation_log(Q: Array) -> Array:
     """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles.
 
-    Of a unitary matrix it is skew-Hermitian. Of many it is found on the host, one after the other.
+    For a unitary matrix it is skew-Hermitian. Several matrices are treated on the host, one by one.
     """
     if type(Q) is not np.ndarray or Q.ndim > 2:
         each = ns.to_numpy(Q).reshape(-1, *Q.shape[-2:])
@@ -219,7 +219,7 @@ def rotation_log(Q: Array) -> Array:
     turned, planes = scipy.linalg.schur(Q)
     below, cosines = np.diagonal(turned, -1), np.diagonal(turned)
     angles = np.diag(np.where(below != 0.0, np.arctan2(below, cosines[:-1]), 0.0), -1)
-    # Half turns are pairs of −1 that may stand apart.
+    # Half turns are pairs of −1 that may not be adjacent.
     alone = np.append(below == 0.0, True) & np.append(True, below == 0.0) & (cosines < 0.0)
     (halves,) = np.nonzero(alone)
     angles[halves[1::2], halves[::2]] = np.pi
@@ -227,7 +227,7 @@ def rotation_log(Q: Array) -> Array:
 
 
 def cayley(skew: Array) -> Array:
-    """Return the rotation (I − K/2)⁻¹ (I + K/2), which is the exponential to second order."""
+    """Return the rotation (I − K/2)⁻¹ (I + K/2), the exponential to second order."""
     identity, half = ns.eye(skew.shape[-1], skew), 0.5 * skew
     return ns.namespace(skew).linalg.solve(identity - half, identity + half)
 
@@ -235,8 +235,8 @@ def cayley(skew: Array) -> Array:
 def skew_form(X: Array, xi: Array) -> tuple[Array, Array]:
     """Return F = [X Q] and a skew-symmetric K with ξ = F K[:, :p], for a tangent vector ξ of frames at X.
 
-    What of ξ is orthogonal to X is Q R; where it has not full rank, rows of R are rounding, and their columns of Q
-    arbitrary.
+    The part of ξ orthogonal to X is Q R. If it is rank-deficient, some rows of R are rounding and their columns of Q
+    are arbitrary.
     """
     xp, turn = ns.namespace(X), ns.adjoint(X) @ xi
     Q, R = xp.linalg.qr(xi - X @ turn)
@@ -272,8 +272,8 @@ def orthonormalised(U: Array) -> Array:
 def nearest_frame(A: Array) -> Array:
     """Return A (AᴴA)^−½, the matrix with orthonormal columns that is nearest to a tall A, or those of many.
 
-    Tensors of PyTorch that are nearly such, as after short steps, become so by products alone: steps of Newton and
-    Schulz, which take a tenth of the time of eigenvalues. How many, one number tells.
+    PyTorch tensors that are nearly orthonormal, as after short steps, need products alone: Newton-Schulz iterations,
+    which take a tenth of the time of eigenvalues. One number determines how many.
     """
     if "torch" in (xp := ns.namespace(A)).__name__:
         nearer, identity = A, ns.eye(A.shape[-1], A)
@@ -291,7 +291,7 @@ def nearest_frame(A: Array) -> Array:
 
 
 def positive_qr(A: Array) -> Array:
-    """Return the orthonormal factor of A = Q R, where R has a positive diagonal."""
+    """Return the orthonormal factor of A = Q R, with a positive diagonal of R."""
     xp = ns.namespace(A)
     Q, R = xp.linalg.qr(A)
     if type(A) is np.ndarray and A.dtype.kind == "f":
@@ -301,19 +301,19 @@ def positive_qr(A: Array) -> Array:
 
 
 def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
-    """Return the k largest eigenvalues of a large symmetric matrix, with eigenvectors; equal bits each time.
+    """Return the k largest eigenvalues of a large symmetric matrix with eigenvectors, bit-identical each time.
 
     Raises
     ------
     scipy.sparse.linalg.ArpackNoConvergence
-        With what converged, for a limit ``maxiter`` or more than 5,000 rows. Of fewer all eigenvalues are computed
-        then, as where the largest are far smaller than others below 0.
+        With the converged part, for a limit ``maxiter`` or more than 5,000 rows. For fewer rows all eigenvalues are
+        computed then, as if the largest are far smaller in size than negative ones.
     """
     # It is slow to import.
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-    # From scipy 1.17 on it draws a vector where those before span all that the matrix makes of them; unseeded, unless
-    # told.
+    # From scipy 1.17 on it draws a vector if the earlier ones span an invariant space, and without a seed unless
+    # given one.
     seed = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
     start = np.random.default_rng(0).standard_normal(operator.shape[0])
     try:
@@ -326,7 +326,7 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
 
 
 def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array, Array, Array]:
-    """Return U (m, k), the k largest singular values and Vᵀ (k, n) of a large sparse matrix; equal bits each time."""
+    """Return U (m, k), the k largest singular values and Vᵀ (k, n) of a large sparse matrix, always bit-identical."""
     from scipy.sparse.linalg import LinearOperator
 
     if matrix.shape[0] < matrix.shape[1]:
@@ -338,7 +338,7 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
         return U[:, :k], values[:k], Wt[:k]
     gram = LinearOperator((n, n), matvec=lambda x: matrix.T @ (matrix @ x), dtype=matrix.dtype)
     _, vectors = lanczos_eigh(gram, k, **({} if start is None else {"v0": start}))
-    # They are not quite orthonormal where eigenvalues are near one another.
+    # They are not quite orthonormal if eigenvalues are close.
     basis = np.linalg.qr(vectors)[0]
     U, values, Wt = np.linalg.svd(matrix @ basis, full_matrices=False)
     return U, values, Wt @ basis.T
@@ -347,7 +347,7 @@ def lanczos_svd(matrix: Any, k: int, start: Array | None = None) -> tuple[Array,
 def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Array, Array]:
     """Return the k largest eigenvalues of a Hermitian matrix, descending, and vectors (p, k), by a `metric`.
 
-    Without a metric also of many matrices, and of any library.
+    Without a metric this also takes several matrices, of any library.
     """
     if type(matrix) is not np.ndarray or matrix.ndim > 2:
         xp = ns.namespace(matrix)
@@ -359,14 +359,14 @@ def leading_eigh(matrix: Array, k: int, metric: Array | None = None) -> tuple[Ar
     except np.linalg.LinAlgError:
         values = vectors = np.empty(0)
     if len(values) < k:
-        # LAPACK's bisection fails or loses eigenvalues at times where many are equal; the whole spectrum has them.
+        # LAPACK's bisection sometimes fails or loses eigenvalues if many are equal; the whole spectrum has them.
         values, vectors = scipy.linalg.eigh(matrix, metric, driver="evd" if metric is None else "gvd")
         values, vectors = values[p - k :], vectors[:, p - k :]
     return values[::-1], vectors[:, ::-1]
 
 
 def scaled_inverse(curvature: Array, tangent: Array) -> Array:
-    """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable, as trust regions need it."""
+    """Return ξ C⁻¹ times the mean eigenvalue of C, so that lengths stay comparable for trust regions."""
     scale = np.trace(curvature) / len(curvature)
     if scale == 0.0:
         return tangent

@@ -1,7 +1,7 @@
-"""Arrays of any library: whose functions compute with them, and the few words that libraries say differently.
+"""Arrays of any library: their namespaces, and the few functions whose names differ between libraries.
 
-What an array is decides what computes with it; there is no flag. Numpy's arrays come first and take no detour. Those
-of PyTorch and CuPy speak the words of the array API standard through array-api-compat, those of JAX by themselves.
+The type of an array determines its namespace, without a flag. Numpy's arrays come first and directly. PyTorch and
+CuPy follow the array API standard through array-api-compat, JAX by itself.
 """
 
 import sys
@@ -14,12 +14,12 @@ import numpy as np
 
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
-# The numbers that points are made of.
+# The number types of points.
 TYPES = ("float32", "float64", "complex64", "complex128")
-# Numpy has one object of this type: to compare by `is` takes no time.
+# Numpy has a single object for this type, so `is` is the fastest comparison.
 F8 = np.dtype(np.float64)
 SINGLE = (np.dtype(np.float32), np.dtype(np.complex64))
-# The namespaces of the classes that were met.
+# The namespaces of the classes seen so far.
 _KNOWN: dict[type, Any] = {np.ndarray: np}
 
 
@@ -49,12 +49,12 @@ def _met(array: Any) -> Any:
 
 
 def is_array(thing: Any) -> bool:
-    """Return whether a thing is a dense array of numpy or of another library."""
+    """Return whether an object is a dense array of numpy or of another library."""
     return isinstance(thing, np.ndarray) or namespace(thing) is not np
 
 
 def numbers_of(array: Any) -> np.dtype[Any]:
-    """Return what numpy calls the numbers of an array; those that it does not know are objects."""
+    """Return numpy's type for the numbers of an array: object if numpy has none."""
     return _in_numpy(array.dtype)
 
 
@@ -77,27 +77,27 @@ def is_single(array: Any) -> bool:
 
 
 def conj(array: Any) -> Any:
-    """Return the complex conjugates; a real array as it is."""
+    """Return the complex conjugates, or a real array unchanged."""
     return namespace(array).conj(array) if is_complex(array) else array
 
 
 def adjoint(matrix: Any) -> Any:
-    """Return the conjugate transposes of matrices: of real ones the transposes."""
+    """Return the conjugate transposes of matrices."""
     return matrix.mT if matrix.dtype is F8 else conj(matrix.mT)
 
 
 def real(array: Any) -> Any:
-    """Return the real parts; a real array as it is."""
+    """Return the real parts, or a real array unchanged."""
     return namespace(array).real(array) if is_complex(array) else array
 
 
 def real_dot(a: Any, b: Any) -> Any:
-    """Return the real inner product of two arrays, as a number or an array of no dimensions where they lie."""
+    """Return the real inner product of two arrays, as a number or a 0-dimensional array on their device."""
     if type(a) is np.ndarray:
         if a.dtype is not F8 and a.dtype.kind == "c":
             return np.vdot(a, b).real
         if a.ndim == 1:
-            # The same sum as that of `vdot`, which takes twice as long to begin.
+            # The same sum as by `vdot`, which takes twice as long to start.
             return a.dot(b)
         if a.flags.fnc:
             # `vdot` copies arrays that are stored by columns.
@@ -108,23 +108,22 @@ def real_dot(a: Any, b: Any) -> Any:
 
 
 def dot_for(array: Any) -> Callable[[Any, Any], Any]:
-    """Return a function that does as `real_dot` for arrays like one: of several that are short the choice counts."""
+    """Return a function like `real_dot` for arrays like this one, which saves the dispatch for many short arrays."""
     return np.vdot if type(array) is np.ndarray and array.dtype is F8 else real_dot
 
 
 def real_dots(a: Any, b: Any, axes: int) -> Any:
-    """Return the real inner products over the last axes, which stay as axes of length 1; of one or more points."""
+    """Return the real inner products over the last axes of one or more points; the axes stay with length 1."""
     xp = namespace(a)
     if xp is not np:
         return xp.sum(real(conj(a) * b), axis=tuple(range(-axes, 0)), keepdims=True)
     if axes != 1:
-        a, b = (xp.reshape(one, (*one.shape[: one.ndim - axes], -1)) for one in (a, b))
-    found = real(xp.vecdot(a, b))
-    return xp.reshape(found, (*found.shape, *[1] * axes))
+        a, b = (one.reshape(*one.shape[: one.ndim - axes], -1) for one in (a, b))
+    return np.vecdot(a, b).real[(..., *[None] * axes)]
 
 
 def to_numpy(array: Any) -> Any:
-    """Return an array of any library as one of numpy: a copy where it lies elsewhere, and else a view."""
+    """Return an array of any library as one of numpy: a copy if it is on another device, and else a view."""
     if hasattr(array, "detach"):
         array = array.detach().cpu().resolve_conj().resolve_neg()
     elif namespace(array) is not np and hasattr(array, "get"):
@@ -133,7 +132,7 @@ def to_numpy(array: Any) -> Any:
 
 
 def device_of(array: Any) -> Any:
-    """Return where an array lies; None while JAX traces a function."""
+    """Return the device of an array, or None while JAX traces a function."""
     return None if is_traced(array) else getattr(array, "device", None)
 
 
@@ -143,12 +142,12 @@ def is_traced(array: Any) -> bool:
 
 
 def converted(array: Any, like: Any, dtype: Any) -> Any:
-    """Return an array in a type that numpy knows, in the library and on the device of another one.
+    """Return an array in a numpy type, in the library and on the device of another one.
 
     Raises
     ------
     InvalidInputError
-        For an array that would go from one device to another, unasked.
+        If the array would have to move between devices.
     """
     xp, own = namespace(like), namespace(array)
     if xp is np:
@@ -160,25 +159,25 @@ def converted(array: Any, like: Any, dtype: Any) -> Any:
         return xp.astype(array, kind, copy=False)
     if "cpu" not in str(device_of(like)).lower() and device_of(like) is not None:
         raise InvalidInputError(
-            f"an array of {own.__name__} meets a point on {device_of(like)}; give one that lies there, for copies in "
-            "each step would take longer than the steps."
+            f"an array of {own.__name__} meets a point on {device_of(like)}; give one on that device: copies "
+            "in each step would take longer than the steps."
         )
     return asarray(array, like, dtype)
 
 
 def asarray(numbers: Any, like: Any, dtype: Any = None) -> Any:
-    """Return numbers as an array of the library and the device of another one, in a type that numpy knows."""
+    """Return numbers as an array of the library and device of another one, in a numpy type."""
     xp, numbers = namespace(like), to_numpy(numbers) if is_array(numbers) else np.asarray(numbers)
     if xp is np:
         return np.asarray(numbers, dtype)
     kind = getattr(xp, np.dtype(dtype or numbers.dtype).name)
-    # Tensors have no negative strides, and may not share memory that nothing may write to.
+    # Tensors have no negative strides, and cannot share read-only memory.
     writable = numbers if numbers.flags.writeable and numbers.flags.c_contiguous else numbers.copy()
     return xp.asarray(writable, dtype=kind, device=device_of(like))
 
 
 def copied(array: Any) -> Any:
-    """Return a copy of an array, or the array itself where nothing can write to it."""
+    """Return a copy of an array, or the array itself if it is read-only."""
     if type(array) is np.ndarray:
         return array.copy()
     xp = namespace(array)
@@ -186,10 +185,10 @@ def copied(array: Any) -> Any:
 
 
 def at_least(array: Any, least: float) -> Any:
-    """Return an array with `least` in place of smaller numbers."""
+    """Return an array with smaller numbers replaced by `least`."""
     if (xp := namespace(array)) is np:
         return np.maximum(array, least)
-    # Of PyTorch in half of the time that array-api-compat takes.
+    # For PyTorch this takes half the time of array-api-compat.
     return array.clamp(min=least) if hasattr(array, "clamp") else xp.clip(array, least, None)
 
 
@@ -199,7 +198,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def eye(n: int, like: Any) -> Any:
-    """Return an identity matrix in the type and place of an array."""
+    """Return an identity matrix in the type and on the device of an array."""
     xp = namespace(like)
     if xp is np:
         return np.eye(n, dtype=like.dtype)
@@ -207,7 +206,7 @@ def eye(n: int, like: Any) -> Any:
 
 
 def zeros(shape: Any, like: Any) -> Any:
-    """Return zeros in the type and place of an array."""
+    """Return zeros in the type and on the device of an array."""
     xp = namespace(like)
     if xp is np:
         return np.zeros(shape, like.dtype if like.dtype.kind in "fc" else float)
@@ -215,7 +214,7 @@ def zeros(shape: Any, like: Any) -> Any:
 
 
 def real_type(*arrays: Any) -> np.dtype[Any]:
-    """Return float32 where all arrays are of single precision, and float64 for others, for integers and for lists."""
+    """Return float32 if all arrays are of single precision, and else float64, as for integers and lists."""
     single = all(hasattr(array, "dtype") and is_single(array) for array in arrays)
     return np.dtype(np.float32 if single else np.float64)
 
@@ -226,7 +225,7 @@ def limits(*arrays: Any) -> Any:
 
 
 def coarseness(*arrays: Any) -> float:
-    """Return how many times coarser than double precision numbers are rounded: 1, or 2²⁹ where an array is single.
+    """Return how many times coarser than in double precision numbers are rounded: 1, or 2²⁹ if an array is single.
 
     Limits that count roundings are multiplied by it.
     """
@@ -237,16 +236,16 @@ def coarseness(*arrays: Any) -> float:
 
 
 def slack(limit: float, *arrays: Any) -> float:
-    """Return how far off arrays may be that a limit of double precision holds; of single at most 1e-4.
+    """Return the tolerance for arrays that corresponds to one in double precision: in single at most 1e-4.
 
-    A limit that leaves room for the roundings of a long run would be no limit any more, were it so many roundings of
-    single precision: 1e-4 are a thousand.
+    A limit that allows for the roundings of a long run would be meaningless as that many roundings of single
+    precision: 1e-4 is a thousand of them.
     """
     return min(limit * coarseness(*arrays), max(limit, 1e-4))
 
 
 def matched(array: Any, like: Any) -> Any:
-    """Return an array in the precision, the library and the field of another one; the array itself where it is so.
+    """Return an array in the precision, library and field of another one: the same object if it already is.
 
     Complex numbers stay complex.
     """
@@ -264,5 +263,5 @@ def matched(array: Any, like: Any) -> Any:
 
 
 def rank_of(values: np.ndarray) -> int:
-    """Return how many of some falling singular or eigenvalues do not vanish beside the first one, up to rounding."""
+    """Return how many descending singular values or eigenvalues exceed the rounding error of the first."""
     return int(np.sum(values > 1e-15 * coarseness(values) * abs(values[0])))

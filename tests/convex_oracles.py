@@ -41,3 +41,19 @@ def multilabel(X: Array, Y: Array, beta: float, solver: str = "CLARABEL", **opti
                 total = total + cp.log_sum_exp(hinges[i, np.flatnonzero(side)])
     problem = cp.Problem(cp.Minimize(total), [u + v >= cp.multiply(signs, z) + 2])
     return float(problem.solve(solver=solver, **options))
+
+
+def large_margin(X: Array, triplets: Array, beta: float, smoothing: float, **options: Any) -> float:
+    """Return the minimum of large margin nearest neighbours plus β tr W; at smoothing 0 that of the hinge."""
+    W = cp.Variable((X.shape[1],) * 2, PSD=True)
+
+    def distances(pairs: Array) -> Any:
+        apart = X[pairs[:, 0]] - X[pairs[:, 1]]
+        return cp.sum(cp.multiply(apart @ W, apart), axis=1)
+
+    z = 1 + distances(triplets[:, :2]) - distances(triplets[:, ::2])
+    u, v = cp.Variable(len(triplets), nonneg=True), cp.Variable(len(triplets), nonneg=True)
+    hinges = cp.sum_squares(u) / (4 * smoothing) + cp.sum(v) if smoothing else cp.sum(v)
+    limits = [u + v >= z + smoothing] if smoothing else [v >= z]
+    total = cp.sum(distances(np.unique(triplets[:, :2], axis=0))) + hinges + beta * cp.trace(W)
+    return float(cp.Problem(cp.Minimize(total), limits).solve(solver="CLARABEL", **options))

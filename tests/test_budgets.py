@@ -26,12 +26,12 @@ ROOMS = {
     "rmopt/cli": 415,
     "rmopt/torch": 500,
     "rmopt": 17_730,
-    "problems/" + ", ".join(FAMILIES): 5_670,
+    "problems/" + ", ".join(FAMILIES): 5_701,
     "problems/data": 1_690,
-    "problems": 9_755,
+    "problems": 9_789,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_900
+ALL_LINES = 48_970
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

@@ -127,7 +127,7 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# The same at ten thousand rotations is a row of the page :doc:`/benchmarks`.
+# The same at ten thousand rotations is a row of the page :doc:`/measured/benchmarks`.
 
 assert least > -1e-8
 assert errors(result.point).mean() < 0.5 * errors(chain).mean()

@@ -216,7 +216,7 @@ figure.tight_layout()
 plt.show()
 
 # %%
-# The page :doc:`/learn/certificates` tells why this works; times beside peers are on the page :doc:`/benchmarks`.
+# :doc:`/learn/certificates` explains why this works. :doc:`/measured/benchmarks` has the times of other libraries.
 
 assert cut.is_global
 assert best < bound

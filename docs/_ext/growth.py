@@ -1,4 +1,4 @@
-"""Draws the curves of growth that the benchmarks kept."""
+"""Draws curves of growth, and times of other libraries over ours, that the benchmarks kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-from again import kept, rows_of
+from again import kept, rows_of, values
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from sphinx.application import Sphinx
@@ -27,6 +27,31 @@ CURVES = (
     ("test_gossip_agents", "agents", "an update, ms", "Gossip: agents, 100 columns each"),
 )
 NARROWEST = 100.0
+FIVE, LISTS, PAIR = "completion_time; test_five_splits; ml1m", "recommendations; test_lists", "torch_low_rank"
+# A rival, and its times over ours, or its times and ours.
+RIVALS = (
+    ("pymanopt, thirteen problems", "batch_solvers; pymanopt / rmopt"),
+    ("pymanopt, its examples", "pymanopt_examples; pymanopt / rmopt"),
+    ("GeoJAX, trust regions", "geojax; test_runs; GeoJAX / rmopt"),
+    ("Clarabel, certified programmes", "certificates; test_programmes; times ours"),
+    ("Shonan averaging, certified rotations", "certificates; test_rotations; times ours"),
+    ("closed form, regression of a metric", "rank_incremental_time; closed form; times ours"),
+    ("myfm, ratings", f"{FIVE}; myfm; CPU seconds", f"{FIVE}; BayesianCompletion, 10 + 100; CPU seconds"),
+    ("cmfrec, ratings", f"{FIVE}; cmfrec; CPU seconds", f"{FIVE}; BiasedALS; CPU seconds"),
+    ("implicit, lists", f"{LISTS}; implicit; CPU seconds", f"{LISTS}; ImplicitALS; CPU seconds"),
+    ("LIBMF, updates in single precision", "entry_steps; LIBMF", "entry_steps; single"),
+    ("geoopt, steps on manifolds", "torch_manifolds; geoopt / rmopt"),
+    (
+        "Muon, steps of factors",
+        f"{PAIR}; Muon; step of a pair, ms",
+        f"{PAIR}; LowRankMuon; step of a pair, ms",
+    ),
+    (
+        "AdamW, steps of factors",
+        f"{PAIR}; AdamW; step of a pair, ms",
+        f"{PAIR}; LowRankMuon; step of a pair, ms",
+    ),
+)
 
 
 def fill(axes: Any, rows: list[dict[str, Any]], across: str, key: str, title: str) -> None:
@@ -53,17 +78,39 @@ def fill(axes: Any, rows: list[dict[str, Any]], across: str, key: str, title: st
     axes.legend(fontsize=8)
 
 
-def draw(app: Sphinx, config: Any) -> None:
-    """Write ``growth.svg``."""
+def rivals() -> Figure:
+    """Draw a dot for each time of another library over ours."""
+    figure = Figure(figsize=(8.0, 4.6))
+    axes = figure.subplots()
+    for place, (_, theirs, *ours) in enumerate(reversed(RIVALS)):
+        below = values(ours[0]) if ours else [1.0] * len(values(theirs))
+        ratios = [one / other for one, other in zip(values(theirs), below, strict=True)]
+        axes.semilogx(ratios, [place] * len(ratios), "o", color=COLOURS[0], markersize=5, alpha=0.7)
+    axes.axvline(1.0, color="0.5", linewidth=1.0)
+    axes.set_yticks(range(len(RIVALS)), [name for name, *_ in reversed(RIVALS)])
+    axes.set_xlabel("time of the rival over ours (to the right of 1: ours is faster)")
+    axes.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def growth() -> Figure:
+    """Draw all curves."""
     tables = kept("growth")["tables"]
     figure = Figure(figsize=(9.5, 8.0))
     for axes, (name, across, key, title) in zip(figure.subplots(3, 3).flat, CURVES, strict=True):
         fill(axes, rows_of(tables[name]), across, key, title)
-    figure.tight_layout()
-    path = Path(app.srcdir) / "_generated" / "growth.svg"
-    path.parent.mkdir(exist_ok=True)
+    return figure
+
+
+def draw(app: Sphinx, config: Any) -> None:
+    """Write ``growth.svg`` and ``rivals.svg``."""
+    folder = Path(app.srcdir) / "_generated"
+    folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "rmopt"}):
-        figure.savefig(path, metadata={"Date": None})
+        for made in (growth, rivals):
+            figure = made()
+            figure.tight_layout()
+            figure.savefig(folder / f"{made.__name__}.svg", metadata={"Date": None})
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -1,13 +1,17 @@
-"""A directive for the tables that the benchmarks kept in ``docs/measured``, and a role for single numbers."""
+"""Directives for tables that benchmarks kept in ``docs/measured`` and for claims, and a role for single numbers."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from again import HERE, benchmark, kept, rows_of, values
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+# Reproduced, in part, not reproduced, not tested.
+MARKS = tuple("✓~✗–")
 
 
 def cell(value: Any) -> str:
@@ -82,8 +86,41 @@ class Measured(SphinxDirective):
         )
 
 
+def claims() -> list[tuple[str, str, str, str]]:
+    """Return paper, mark, claim and finding of each row of claims in ``docs/measured/index.md``."""
+    paper, found = "", []
+    for line in (HERE / "index.md").read_text(encoding="utf-8").splitlines():
+        paper = line.removeprefix("## ") if line.startswith("## ") else paper
+        cells = [cell.strip() for cell in line.strip("|").split(" |")]
+        if cells[-1] in MARKS:
+            found.append((paper, cells[-1], cells[0], cells[-2]))
+    return found
+
+
+class Claims(SphinxDirective):
+    """``{claims}``: how many claims of each paper have which mark; ``{claims} ✗``: those with this mark."""
+
+    optional_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        self.env.note_dependency(str(HERE / "index.md"))
+        if self.arguments:
+            rows = [[one[0], *one[2:]] for one in claims() if one[1] == self.arguments[0]]
+            head = ["paper", "claim", "finding"]
+        else:
+            counts = Counter(one[:2] for one in claims())
+            papers = dict.fromkeys(paper for paper, _ in counts)
+            rows = [[paper, *(str(counts[paper, mark]) for mark in MARKS)] for paper in papers]
+            rows.append(["**all**", *(str(sum(counts[paper, mark] for paper in papers)) for mark in MARKS)])
+            head = ["paper", *MARKS]
+        lines = [head, ["---"] * len(head), *rows]
+        return self.parse_text_to_nodes("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register both."""
+    """Register all."""
+    app.add_directive("claims", Claims)
     app.add_directive("measured", Measured)
     app.add_role("measured", Number())
     return {"parallel_read_safe": True}

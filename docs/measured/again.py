@@ -8,8 +8,8 @@
 
 The tables of benchmarks are written by their commands into ``docs/measured/*.json``, from which the pages take tables
 and single numbers when they are built; a test holds those of the README. Only what no such file holds is copied from
-what commands print. In the README, in the guide and on the page about scaling out the paragraph below each table of
-numbers says when and how it was measured.
+what commands print. In the README and in the guide the paragraph below each table of numbers says when and how it was
+measured.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from typing import Any
 
 HERE = Path(__file__).parent
 DOCS, ROOT = HERE.parent, HERE.parents[1]
-# Other pages of this chapter whose numbers have commands.
-MORE = ("reliability",)
 COMMAND = re.compile(r"(?:\w+=\S+ )*(?:mpiexec -n \d+ )?(?:rmopt run|pytest) .+")
 # Pages with tables of numbers among other things.
-TABLED = (ROOT / "README.md", *sorted((DOCS / "guide").glob("*.md")), DOCS / "scaling.md")
+TABLED = (ROOT / "README.md", *sorted((DOCS / "guide").glob("*.md")))
 # What is measured has decimals or a unit.
 NUMBER = re.compile(r"\d\.\d|\d (?:s|ms|µs|ns|%|MB|MiB|times)\b")
 # Which parameters to start with, and which section of a paper is where.
@@ -118,9 +116,10 @@ def sources() -> Iterator[tuple[str, Path, list[str]]]:
     """Yield the names of what was measured, the files that hold the numbers, and the commands."""
     for path in sorted(HERE.glob("*.json")):
         yield path.stem, path, [benchmark(path.stem)]
-    for path in (*sorted(HERE.glob("*.md")), *(DOCS / f"{name}.md" for name in MORE)):
-        if path.stem != "index":
-            yield path.stem, path, written(path)
+    for path in sorted(HERE.glob("*.md")):
+        # The index repeats the other pages, and some pages show what is kept in files alone.
+        if path.stem != "index" and (commands := written(path)):
+            yield path.stem, path, commands
     for path in TABLED:
         if below := [text for _, text in tables(path)]:
             commands = [command for text in below for command in origin(text) or ()]

@@ -5,6 +5,7 @@ Paper                                           Code
 ==============================================  ====================================================
 ILA                                             `rmopt.solvers.RankIncremental`
 equation 12                                     `MetricRegression`, ``rmopt run metric-regression``
+large margin nearest neighbours (section 2)     `LargeMarginNeighbors`
 links (section 3)                               `LinkPrediction`, `LinkPredictor`
 equation 13 (section 6)                         `MultilabelCoembedding`, `CoembeddingClassifier`,
                                                 ``rmopt run coembedding``
@@ -19,6 +20,7 @@ https://doi.org/10.1007/978-3-319-23528-8_39.
 
 from problems.coembedding.baselines import CalibratedLabelRanking
 from problems.coembedding.cost import (
+    LargeMarginNeighbors,
     LinkPrediction,
     MetricRegression,
     MultilabelCoembedding,
@@ -31,6 +33,6 @@ from problems.thresholds import LabelThresholds
 
 __all__ = [
     "CalibratedLabelRanking", "CoembeddingClassifier", "CoembeddingClassifierCV", "LabelThresholds",
-    "LinkPrediction", "LinkPredictor", "MetricRegression", "MultilabelCoembedding", "OneVsRestCoembedding",
-    "PairwiseInteractionTags", "TagRanking", "TagRecommender",
+    "LargeMarginNeighbors", "LinkPrediction", "LinkPredictor", "MetricRegression", "MultilabelCoembedding",
+    "OneVsRestCoembedding", "PairwiseInteractionTags", "TagRanking", "TagRecommender",
 ]  # fmt: skip

@@ -30,9 +30,9 @@ BASES = {
     "svm": lambda: LinearSVC(random_state=0, max_iter=5000),
     "lr": lambda: LogisticRegression(max_iter=2000),
 }
-# The weights of the loss that cross-validation chooses from: for rows of length 1, and for longer ones.
+# The weights of the loss that cross-validation chooses from: for short and sparse rows, and for long ones.
 UNIT_CS = (0.1, 1.0, 10.0, 100.0)
-LONG_CS = (0.001, 0.01, 0.1, 1.0)
+LONG_CS = (0.0001, 0.001, 0.01, 0.1)
 
 
 @dataclass(eq=False, repr=False)
@@ -161,9 +161,12 @@ def unit_scaling(X: Any) -> Any:
 def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any) -> GridSearchCV:
     """Return a baseline whose scaling of the features and whose C are chosen by cross-validation."""
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
-    unit, long = unit_scaling(X), MaxAbsScaler() if issparse(X) else StandardScaler()
+    unit, (long, costs) = (
+        unit_scaling(X),
+        (MaxAbsScaler(), UNIT_CS) if issparse(X) else (StandardScaler(), LONG_CS),
+    )
     steps = Pipeline([("scaling", unit), ("model", multilabel(scheme, base, seed))])
-    grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: LONG_CS}]
+    grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: costs}]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")
 
 

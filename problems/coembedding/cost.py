@@ -13,7 +13,8 @@ from problems.coembedding import kernels
 from problems.validation import array_of, table_of_labels, table_of_numbers, two_columns
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, numbers, one_of, shown
+from rmopt.core.arguments import array, number, numbers, one_of, shown
+from rmopt.core.matrices import index_rows
 from rmopt.costs import LOSSES, EmbeddedCost, Grid, Pairs, PairwiseDistance
 
 # Losses that are convex in the scores and smooth, as certificates and trust regions need them.
@@ -209,6 +210,92 @@ class LinkPrediction(PairwiseDistance):
         return self._returned(
             shift * slope_a + share * bent_a * da, -shift * slope_b + (1.0 - share) * bent_b * db, bent_c * dc
         )
+
+
+class LargeMarginNeighbors(PairwiseDistance):
+    """Σ d(q, p) over the pairs (q, p) of the triplets + Σ h(1 + d(q, p) − d(q, n)) over the triplets (q, p, n).
+
+    Large margin nearest neighbours, as Mirzazadeh et al. (2015), section 2, have it, without its regulariser: rows q
+    should be near to p, and farther from n by a margin of 1. W = YYᵀ is p × p with p = n_features. The hinge of the
+    paper, h(z) = max(z, 0), is rounded between −s and s, where it is (z + s)²/(4s), so that the cost is smooth and
+    its minimum can be certified; `hinge_gap` completes the certificate to one for the hinge itself.
+
+    Parameters
+    ----------
+    X : array or sparse array, shape (n_samples, n_features)
+    triplets : int array, shape (N, 3)
+        Numbers of rows: query, positive, negative; for example ``NeighborTriplets(X, y, 3, len(X)).every()``.
+    smoothing : float
+        s.
+
+    Raises
+    ------
+    InvalidInputError
+        When triplets are no numbers of rows, or s is not positive.
+
+    See Also
+    --------
+    rmopt.solvers.RankIncremental : minimises the cost, added to `rmopt.costs.Trace`, to a certified minimum.
+
+    References
+    ----------
+    Weinberger and Saul, Distance metric learning for large margin nearest neighbor classification, JMLR 10 (2009),
+    https://jmlr.org/papers/v10/weinberger09a.html.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from problems.coembedding import LargeMarginNeighbors
+    >>> loss = LargeMarginNeighbors(
+    ...     np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), [[0, 1, 2]]
+    ... )
+    >>> loss.value(np.array([[2.0], [0.0]])) < loss.value(np.array([[0.0], [2.0]]))
+    True
+    """
+
+    # The rounded hinge is parabolic between −s and s and straight elsewhere.
+    smooth_slope = False
+    lower_bound = 0.0
+
+    def __init__(self, X: Any, triplets: Any, smoothing: float = 0.1) -> None:
+        X, self.smoothing = table_of_numbers("X", X), number("smoothing", smoothing, above=0)
+        n = X.shape[0]
+        query, positive, negative = index_rows("triplets", array("triplets", triplets), (n, n, n)).T
+        pairs, places = np.unique(
+            np.concatenate([query * n + positive, query * n + negative]), return_inverse=True
+        )
+        self.near, self.far = places.reshape(2, -1)
+        self.pull = np.zeros(len(pairs))
+        self.pull[self.near] = 1.0
+        super().__init__(X, Pairs(*np.divmod(pairs, n), n))
+
+    def _hinges(self, distances: Array) -> tuple[Array, Array, Array, Array]:
+        """Return z of the triplets, and the values, slopes and curvatures of their rounded hinges."""
+        z, s = 1.0 + distances[self.near] - distances[self.far], self.smoothing
+        values, slopes, bent = smooth_hinge(z / s - 1.0)
+        return z, s * values, slopes, bent / s
+
+    def _returned(self, slopes: Array) -> Array:
+        """Return the slopes of the distances, given those of the triplets."""
+        near, far = (np.bincount(place, slopes, len(self.pull)) for place in (self.near, self.far))
+        return near - far
+
+    def loss(self, distances: Array) -> tuple[float, Array]:
+        _, values, slopes, _ = self._hinges(distances)
+        return float(self.pull @ distances + values.sum()), self.pull + self._returned(slopes)
+
+    def curvature(self, distances: Array, change: Array) -> Array:
+        return self._returned(self._hinges(distances)[-1] * (change[self.near] - change[self.far]))
+
+    def hinge_gap(self, point: Any) -> float:
+        """Return what to add to a certified gap, so that it bounds the distance to the minimum with the hinge itself.
+
+        The slopes of the rounded hinges are multipliers of the dual problem of the hinge: every triplet adds
+        max(z, 0) − z h′(z), at most s/8, and 0 where the hinge is not rounded.
+        """
+        Z = self.features @ point.factor()
+        z, _, slopes, _ = self._hinges(self.measure(Z, Z))
+        return float((np.maximum(z, 0.0) - z * slopes).sum())
 
 
 class TagRanking(PairwiseDistance):

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.coembedding.cost import (
+    LargeMarginNeighbors,
     LinkPrediction,
     MetricRegression,
     MultilabelCoembedding,
@@ -47,6 +48,7 @@ def convex_costs() -> dict[str, EmbeddedCost]:
         "multilabel-sparse": MultilabelCoembedding(thin, sp.csr_array(Y)),
         "squared-hinge": OneVsRestCoembedding(X, Y),
         "logistic": OneVsRestCoembedding(thin, Y, "logistic"),
+        "large-margin": LargeMarginNeighbors(thin, rng.integers(25, size=(30, 3)), 0.5),
         "tags": TagRanking(triples, (4, 5, 6)),
         "links": LinkPrediction(thin, pairs, rng.random(len(pairs)) < 0.5),
     }

@@ -1,4 +1,4 @@
-"""The words of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
+"""The basic classes of rmopt: manifold, retraction, ambient operator, cost, problem, errors."""
 
 from rmopt.core.ambient import Actions, Factored
 from rmopt.core.cost import AgentSum, BlockCost, Cost, FiniteSum

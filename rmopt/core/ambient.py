@@ -1,8 +1,8 @@
 """Ambient gradients as operators: anything with `shape`, `T` and `@` on n × j arrays.
 
 Numpy arrays and scipy sparse arrays qualify as they are. The classes here add gradients that are
-products of factors, sums, and pairs of functions. Projections use nothing but these actions, so no
-n × m array is formed for a gradient that is not one already.
+products of factors, sums, and pairs of functions. Projections use these actions alone, so a gradient that is not an n
+× m array never becomes one.
 """
 
 from collections.abc import Callable
@@ -31,14 +31,14 @@ class Ambient(Protocol):
 
     @property
     def T(self) -> Any:
-        """The transposed operator; the same object where that is known to be symmetric."""
+        """The transposed operator: the same object if it is known to be symmetric."""
 
     def __matmul__(self, other: Any) -> Any:
         """Return G @ other for an (m, j) array; an (n, j) array."""
 
 
 class Linear:
-    """What follows from sums and multiples: differences, the negative, the number in front, quotients."""
+    """Arithmetic derived from sums and multiples: differences, negatives, left multiples, quotients."""
 
     # Numpy arrays and scalars must leave sums and products to this class.
     __array_ufunc__ = None
@@ -57,7 +57,7 @@ class Linear:
 
 
 class Vector(Linear):
-    """The arithmetic of vectors whose attributes are arrays, such as tangent vectors: part by part."""
+    """Part-by-part arithmetic of vectors whose attributes are arrays, such as tangent vectors."""
 
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, type(self)):
@@ -86,7 +86,7 @@ class Operator(Linear, Ambient):
     """
 
     def images(self, right: Array, left: Array) -> tuple[Array, Array]:
-        """Return G @ right and G.T @ left; a subclass may do both at once."""
+        """Return G @ right and G.T @ left. A subclass may compute both at once."""
         return self @ right, self.T @ left
 
     def __add__(self, other: Any) -> Any:
@@ -184,8 +184,8 @@ class Actions(Operator):
     apply : callable
         Maps an (m, j) array X to G @ X.
     apply_transposed : callable
-        Maps an (n, j) array X to G.T @ X; of a symmetric matrix the same function, so that it is called once where
-        both products are wanted.
+        Maps an (n, j) array X to G.T @ X. For a symmetric matrix give the same function, so that it is called once if
+        both products are needed.
     """
 
     def __init__(self, shape: tuple[int, ...], apply: Action, apply_transposed: Action) -> None:
@@ -260,7 +260,7 @@ class RowColumn(Operator):
 
 
 def dense(ambient: Any, like: Any = None) -> Array:
-    """Return an ambient matrix as an array of n × m numbers; for small matrices and flat manifolds.
+    """Return an ambient matrix as an n × m array, for small matrices and flat manifolds.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def dense(ambient: Any, like: Any = None) -> Array:
     Raises
     ------
     InvalidInputError
-        For what is no matrix, for example a number or a list.
+        If it is not a matrix, for example a number or a list.
     """
     if like is not None:
         if type(ambient) is type(like) and ambient.dtype == like.dtype:
@@ -299,7 +299,7 @@ def dense(ambient: Any, like: Any = None) -> Array:
 def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
     """Return Z X and Zᴴ Y of an ambient matrix Z, in the precision of X and Y."""
     if left.dtype is not F8 and is_complex(left):
-        # Of the transposed alone the action is known.
+        # The transposed matrix is known by its action alone.
         return applied(ambient, right), conj(applied(ambient.T, conj(left)))
     if not isinstance(ambient, Operator):
         return applied(ambient, right), applied(ambient.T, left)
@@ -312,8 +312,8 @@ def _array(thing: Any) -> Array:
 
 
 def applied(ambient: Any, block: Array) -> Array:
-    """Return what an ambient matrix makes of an array, in the precision of the array."""
+    """Return the product of an ambient matrix and an array, in the array's precision."""
     if type(block) is not np.ndarray and is_array(ambient):
-        # Other libraries multiply no arrays of two types.
+        # Other libraries do not multiply arrays of different types.
         ambient = matched(ambient, block)
     return matched(_array(ambient @ block), block)

@@ -1,4 +1,4 @@
-"""Checks of arguments, each in one place and with one sentence: what was given, what it must be, what to choose.
+"""Checks of arguments: each error is one sentence with the given value, the requirement and the remedy.
 
 A check takes a name and a value, and returns the value in the type that the code computes with, or raises
 `InvalidInputError`. `check_parameters` runs the checks that a class declares, as scikit-learn's
@@ -19,7 +19,7 @@ import numpy as np
 from rmopt import namespaces as ns
 from rmopt.errors import InvalidInputError
 
-# More than an array could hold: named only to who goes beyond it.
+# More than an array could hold: only a message about a larger value names it.
 LARGEST = 2**62
 POSITIVE = {"a number above 0": "a positive number", "an integer of at least 1": "a positive integer"}
 
@@ -37,7 +37,7 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a finite real number within bounds, those of `least` and `most` included, as a float.
+    """Return a finite real number within bounds as a float; `least` and `most` are allowed values.
 
     Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
     ``lam = 'x' must be a number of at least 0.``
@@ -52,7 +52,7 @@ def number(
 
 
 def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int:
-    """Return an integer within bounds, as an int; numpy's integers are taken, booleans and 2.0 are not."""
+    """Return an integer within bounds as an int; numpy's integers are accepted, booleans and 2.0 are not."""
     inside = isinstance(value, Integral) and not isinstance(value, bool)
     if not inside or not least <= value <= most:
         named = most if most < LARGEST or (inside and value > most) else None
@@ -62,7 +62,7 @@ def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int
 
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None, field: str = "real") -> np.ndarray:
-    """Return an array of numpy of finite numbers of a field, as floats, and of a shape where one is given."""
+    """Return a numpy array of finite numbers of a field, as floats, with the given shape if there is one."""
     found = array(name, ns.to_numpy(value) if ns.is_array(value) else value)
     real = found.dtype.kind in ("biuf" if field == "real" else "biufc")
     with np.errstate(over="ignore"):
@@ -77,14 +77,14 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None, field: 
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return True or False; a string such as "no" is refused."""
+    """Return True or False, and refuse a string such as "no"."""
     if not isinstance(value, bool | np.bool_):
         raise InvalidInputError(f"{name} = {shown(value)} must be True or False.")
     return bool(value)
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return a name that is among the known ones, or say which are, and which one may have been meant."""
+    """Return a known name, or raise an error that lists the known names and suggests a similar one."""
     known = tuple(known)
     if not isinstance(value, str) or value not in known:
         near = difflib.get_close_matches(value, known, 1) if isinstance(value, str) else []
@@ -96,28 +96,28 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def named(name: str, value: Any, known: Mapping[str, T], kind: Any) -> T:
-    """Return the object that goes by a name; an object of that kind is returned as it is."""
+    """Return the object with this name, or the object itself if one was given."""
     if isinstance(value, type) and issubclass(value, kind):
         raise InvalidInputError(f"{name} = {shown(value)} is a class; give an object of it.")
     return value if isinstance(value, kind) else known[one_of(name, value, known)]
 
 
 def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: str) -> Any:
-    """Return an object of a class; `example` says in words what to give."""
+    """Return an object of a class; `example` describes in words what to give."""
     if not isinstance(value, wanted):
         raise InvalidInputError(f"{name} = {shown(value)} must be {example}.")
     return value
 
 
 def callable_of(name: str, value: Any) -> Callable[..., Any]:
-    """Return a function, or an object that can be called; a class is none."""
+    """Return a function or another callable object, and refuse a class."""
     if not callable(value) or isinstance(value, type):
         raise InvalidInputError(f"{name} = {shown(value)} must be a function.")
     return value
 
 
 def sequence(name: str, value: Any) -> list[Any]:
-    """Return the items of a sequence, as a list; a string is none."""
+    """Return the items of a sequence as a list, and refuse a string."""
     try:
         if isinstance(value, str | bytes):
             raise TypeError
@@ -127,16 +127,16 @@ def sequence(name: str, value: Any) -> list[Any]:
 
 
 def array(name: str, value: Any) -> np.ndarray:
-    """Return what can be read as an array; it may hold anything."""
+    """Return anything that can be read as an array, of entries of any kind."""
     whole(name, value)
     try:
         found = np.asarray(value)
         if found.dtype.kind == "T":
-            # Text of any length, among which there may be gaps: few libraries know it.
+            # Text of any length with missing values: few libraries support this type.
             found = found.astype(object)
             return found.astype(str) if all(isinstance(one, str) for one in found.flat) else found
         if found.dtype.kind == "f" and isinstance(value, list | tuple) and np.any(np.abs(found) >= 2.0**63):
-            # numpy takes lists of large and small integers for floats, which know 53 bits of them.
+            # numpy reads lists of large and small integers as floats, which hold 53 bits of them.
             exact = np.asarray(value, dtype=object)
             if all(type(one) is int for one in exact.flat):
                 return exact.astype(np.uint64)
@@ -148,7 +148,7 @@ def array(name: str, value: Any) -> np.ndarray:
 
 
 def optional(check: Check, *bounds: Any, **keywords: Any) -> Check:
-    """Return a check that lets None pass and holds everything else to `check` with the given bounds."""
+    """Return a check that accepts None and applies `check` with the given bounds to everything else."""
     held = bounded(check, *bounds, **keywords)
     return lambda name, value: None if value is None else held(name, value)
 
@@ -159,13 +159,13 @@ def bounded(check: Check, *bounds: Any, **keywords: Any) -> Check:
 
 
 def check_parameters(owner: Any, checks: dict[str, Check]) -> None:
-    """Hold the attributes of an object to the checks that go by their names."""
+    """Check the attributes of an object by the checks with their names."""
     for name, check in checks.items():
         check(name, getattr(owner, name))
 
 
 class Checked:
-    """Declares the parameters of a dataclass by its fields, ``name: Annotated[type, check] = default``."""
+    """Declares the parameters of a dataclass as fields, ``name: Annotated[type, check] = default``."""
 
     _parameters: ClassVar[dict[str, Check]] = {}
 
@@ -174,12 +174,12 @@ class Checked:
         own = inspect.get_annotations(cls, eval_str=True).items()
         fields = {name: kind for name, kind in own if hasattr(kind, "__metadata__")}
         cls._parameters = cls._parameters | {name: kind.__metadata__[0] for name, kind in fields.items()}
-        # Signatures tell the types alone.
+        # Signatures show the types alone.
         cls.__annotations__ |= {name: kind.__origin__ for name, kind in fields.items()}
 
 
 class CheckedValue(Checked):
-    """A frozen dataclass that checks its fields when it is made, and keeps what the checks return."""
+    """A frozen dataclass that checks its fields on construction and stores the values that the checks return."""
 
     def __post_init__(self) -> None:
         for name, check in self._parameters.items():
@@ -188,16 +188,16 @@ class CheckedValue(Checked):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False, field_specifiers=(field,))
 def by_keyword(kind: type[T]) -> type[T]:
-    """Make a class a frozen dataclass whose fields are given by keyword, and which says what it takes."""
+    """Make a class a frozen dataclass with keyword-only fields and clear errors for wrong arguments."""
     made = dataclass(frozen=True, kw_only=True, repr=False, eq=False)(kind)
     setattr(made, "__init__", explained(made.__init__))  # noqa: B010
     return made
 
 
 class Explained:
-    """Says in a sentence what its constructor takes, where Python would raise a TypeError.
+    """Explains in one sentence which arguments its constructor takes, instead of raising a TypeError.
 
-    `elsewhere` tells where words belong that people bring from other libraries, or from other methods.
+    `elsewhere` names the right place for arguments that people know from other libraries or methods.
     """
 
     elsewhere: ClassVar[dict[str, str]] = {}
@@ -209,7 +209,7 @@ class Explained:
 
 
 def explained(method: Callable[P, T]) -> Callable[P, T]:
-    """Return a method of an `Explained` that says in a sentence which arguments it takes."""
+    """Wrap a method of an `Explained`, so that its errors explain in one sentence which arguments it takes."""
 
     @wraps(method)
     def call(*arguments: P.args, **named: P.kwargs) -> T:
@@ -221,7 +221,7 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
                 signature.bind(*arguments, **named)
             except TypeError as reason:
                 kind, name = type(self), method.__name__
-                # A class passes to its base what the base shares with it.
+                # A class passes the shared arguments to its base.
                 taken = [*signature.parameters][1 if getattr(kind, name) is call else 1 + len(given) :]
                 cure = next((self.elsewhere[word] for word in named if word in self.elsewhere), None)
                 if name != "__init__" and (own := [word for word in named if hasattr(self, word)]):
@@ -231,20 +231,20 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
                     cure = f"give one by one what stands in {shown(given[0])}"
                 owner = kind.__name__ + f".{name}" * (name != "__init__")
                 raise InvalidInputError(f"{owner} {reason}; {cure}.") from None
-            # It comes from within.
+            # The error comes from inside the method.
             raise
 
     return call
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error message shows it: on one line, and short."""
+    """Return a value as an error message shows it: short and on one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:60]} … of type {type(value).__name__}"
 
 
 def whole(name: str, value: Any) -> Any:
-    """Return a value; an array with masked entries is refused."""
+    """Return a value, and refuse an array with masked entries."""
     if np.ma.is_masked(value):
         raise InvalidInputError(f"{name} has masked entries; fill them, or leave their rows out.")
     return value

@@ -1,4 +1,4 @@
-"""Costs: what is minimised. A cost knows values and ambient gradients, nothing of the manifold's metric."""
+"""Costs, the functions to minimise: values and ambient gradients, independent of the manifold's metric."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,22 +18,22 @@ from rmopt.namespaces import is_array
 class Cost(Linear, ABC):
     """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
 
-    One without a `gradient` is for `NelderMead` and `ParticleSwarm`.
+    A cost without a `gradient` is for `NelderMead` and `ParticleSwarm`.
 
-    A cost may have more methods, which solvers ask for by name: ``values(points)``, the costs at many points, which
-    are one array with an axis more in front; ``hessian(point, direction)``, the derivative of the gradient along an
-    ambient direction, as an operator; ``precondition(point, tangent)``, a symmetric positive
-    definite map of tangent vectors near to the inverse of the Riemannian Hessian; ``row_gradient(point, terms)`` of a
-    sum at a matrix, the numbers of some rows, each once, and what the gradient of these terms is there;
-    ``proximal_step(point, block, step)``, where the proximal map of a part that is not smooth takes a block, with
-    `value` that of both parts and `gradient` that of the smooth one.
+    A cost may have more methods, which solvers look up by name. ``values(points)`` returns the costs at many points,
+    stacked along a first axis. ``hessian(point, direction)`` returns the derivative of the gradient along an ambient
+    direction, as an operator. ``precondition(point, tangent)`` is a symmetric positive definite map of tangent
+    vectors near to the inverse of the Riemannian Hessian. ``row_gradient(point, terms)``, of a sum at a matrix,
+    returns the numbers of some rows, each once, and the gradient of these terms there. ``proximal_step(point, block,
+    step)`` returns the image of a block under the proximal map of the part that is not smooth; then `value` is of
+    both parts and `gradient` of the smooth one.
 
     Attributes
     ----------
     point_type : type or tuple of types
-        The points that it is a function of; `Problem` refuses manifolds of others.
+        The class of its points. `Problem` refuses manifolds of others.
     remedy : str
-        What to do with others.
+        What to do about points of other classes.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Cost(Linear, ABC):
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient at a point, as an operator on the ambient space.
 
-        On products it may also be a list, a tuple or `Parts`: one for each part of the point.
+        On products it may also be a list, a tuple or `Parts`, with one gradient for each part of the point.
         """
         raise self._without_gradient()
 
@@ -77,15 +77,15 @@ class Cost(Linear, ABC):
         return type(self).gradient is not Cost.gradient
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return cost and Euclidean gradient; a cost that shares work between them overrides this."""
+        """Return cost and Euclidean gradient. Override this to share work between them."""
         return self.value(point), self.gradient(point)
 
     def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
-        """Return `hessian` at a point; a cost that prepares something once for all directions overrides this."""
+        """Return `hessian` at a point. Override this to prepare work once for all directions."""
         return partial(self.hessian, point)  # type: ignore[attr-defined]
 
     def preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
-        """Return `precondition` at a point, or None where the cost has none."""
+        """Return `precondition` at a point, or None if the cost has none."""
         precondition = getattr(self, "precondition", None)
         return None if precondition is None else partial(precondition, point)
 
@@ -102,7 +102,7 @@ class Cost(Linear, ABC):
         return combined([(number("the weight of a cost", weight), self)])
 
     def refuses(self, point_type: type) -> str | None:
-        """Return in a sentence why the cost is no function of points of a class, or None."""
+        """Return one sentence on why the cost does not take points of a class, or None."""
         if issubclass(point_type, self.point_type):
             return None
         kinds = self.point_type if isinstance(self.point_type, tuple) else (self.point_type,)
@@ -115,7 +115,7 @@ class Cost(Linear, ABC):
 
 
 class FiniteSum(Cost):
-    """A cost that is a sum of terms, for solvers that look at a few terms a step.
+    """A cost that is a sum of terms, for solvers that use a few terms per step.
 
     A step's terms are one row of integers: `term_width` integers for each term. An enumerated
     cost has width 1 (the number of the term); a triplet cost has width 3.
@@ -153,7 +153,7 @@ class FiniteSum(Cost):
 
     @property
     def term_ranges(self) -> list[tuple[int, int | None]]:
-        """The least value of each integer of a term, and how many there are from 0 on (None: not known)."""
+        """The least value of each integer of a term, and their number counted from 0 (None if unknown)."""
         return [(0, self.n_terms)] if self.term_width == 1 else [(0, None)] * self.term_width
 
     @abstractmethod
@@ -168,7 +168,7 @@ class FiniteSum(Cost):
 
 
 class WholeCost(FiniteSum):
-    """A cost as a sum of one term, so that solvers of sums take its whole gradient each step."""
+    """A cost as a sum of one term, so that stochastic solvers use its full gradient in each step."""
 
     n_terms = 1
 
@@ -193,15 +193,15 @@ class WholeCost(FiniteSum):
 
 
 def as_sum(cost: Cost) -> FiniteSum:
-    """Return a cost as a sum of terms: one that is no sum is its one term."""
+    """Return a cost as a sum of terms: a cost that is not a sum becomes its single term."""
     return cost if isinstance(cost, FiniteSum) else WholeCost(cost)
 
 
 class AgentSum(FiniteSum):
-    """A sum over agents, each of which holds data of its own: a term is an agent.
+    """A sum over agents, each of which holds its own data: a term is an agent.
 
-    Agents may be in other processes: only those in `here` can be asked. An attribute `n_rows`, how many rows a point
-    has, lets `problems.subspace.gossip` and `problems.subspace.agree` begin.
+    Agents may be in other processes: only those in `here` can be evaluated. The attribute `n_rows`, the number of
+    rows of a point, is needed by `problems.subspace.gossip` and `problems.subspace.agree`.
 
     Examples
     --------
@@ -257,9 +257,9 @@ class AgentSum(FiniteSum):
 
 
 class BlockCost(Cost):
-    """A cost whose gradient comes in blocks, for solvers that move one block a step.
+    """A cost whose gradient comes in blocks, for solvers that move one block per step.
 
-    A cost without this runs under such solvers too, through its whole gradient.
+    Such solvers also take other costs, and compute their full gradients.
     """
 
     @property
@@ -273,14 +273,14 @@ class BlockCost(Cost):
 
     @abstractmethod
     def block_scale(self, point: Any, block: int) -> float:
-        """Return how long the gradient in a block would be if its parts did not cancel."""
+        """Return the length that the gradient in a block would have if its parts did not cancel."""
 
 
 class Combined(Cost):
     """A weighted sum of costs of the same points, made by ``+`` and ``*``.
 
-    It has second derivatives when all its parts have them, the preconditioner of the first part that has one, and
-    the proximal steps of all parts, one after the other.
+    It has second derivatives if all parts have them, the preconditioner of the first part that has one, and the
+    proximal steps of all parts, one after the other.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ class Combined(Cost):
             self.proximal_step = self._proximal_steps
 
     def __reduce__(self) -> Any:
-        # Made anew: some of its methods are made with it.
+        # Built again, because the constructor makes some of its methods.
         return type(self), (self.parts,)
 
     def refuses(self, point_type: type) -> str | None:
@@ -345,7 +345,7 @@ class Combined(Cost):
 
 
 class CombinedSum(Combined, FiniteSum):
-    """A weighted sum, of which the first finite sum gives the terms; the other costs are spread evenly over them."""
+    """A weighted sum: the first finite sum gives the terms, and the other costs are spread evenly over them."""
 
     def __init__(self, parts: Sequence[tuple[float, Cost]]) -> None:
         super().__init__(parts)
@@ -375,7 +375,7 @@ class CombinedSum(Combined, FiniteSum):
 
 
 def combined(parts: Sequence[tuple[float, Cost]]) -> Combined:
-    """Return a weighted sum of costs, as a finite sum where one of them is one."""
+    """Return a weighted sum of costs, as a finite sum if one of them is one."""
     flat: list[tuple[float, Cost]] = []
     for weight, cost in parts:
         flat += [(weight * w, c) for w, c in cost.parts] if isinstance(cost, Combined) else [(weight, cost)]

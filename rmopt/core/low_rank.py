@@ -1,4 +1,4 @@
-"""Points and tangent vectors of matrices of rank k, as factors: of all, and of positive semidefinite ones."""
+"""Points and tangent vectors of matrices of rank k as factors, for general and positive semidefinite matrices."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class _Factors:
 
 @dataclass(frozen=True, eq=False)
 class LowRankPoint(_Factors):
-    """The matrix W = U S Vᴴ, of real numbers or complex ones; for real ones Vᴴ is Vᵀ.
+    """The real or complex matrix W = U S Vᴴ. In the real case Vᴴ is Vᵀ.
 
     Attributes
     ----------
@@ -103,14 +103,14 @@ class LowRankTangent(_FactorTangent):
 
 @dataclass(frozen=True, eq=False)
 class PSDPoint(_Factors):
-    """The matrix W = Q S Qᴴ, of real numbers or complex ones; for real ones Qᴴ is Qᵀ.
+    """The real or complex matrix W = Q S Qᴴ. In the real case Qᴴ is Qᵀ.
 
     Attributes
     ----------
     Q : array, shape (n, k)
         Orthonormal columns.
     S : array, shape (k, k)
-        Symmetric or Hermitian, and positive definite; not necessarily diagonal.
+        Symmetric or Hermitian, positive definite, not necessarily diagonal.
     """
 
     Q: Array
@@ -133,20 +133,20 @@ class PSDPoint(_Factors):
 
 
 def point_of(Y: Array) -> PSDPoint:
-    """Return YYᴴ as a point, for any factor; its rank may be smaller than the number of columns."""
+    """Return YYᴴ as a point, for any factor Y, whose rank may be smaller than its number of columns."""
     Q, triangle = ns.namespace(Y).linalg.qr(Y)
     return PSDPoint(Q, symmetric(triangle @ ns.adjoint(triangle)))
 
 
 class PSDFactor:
-    """An n × k array Y that stands for W = YYᴴ: a name for what costs are functions of. Any array is taken.
+    """An n × k array Y that represents W = YYᴴ, as the point type of costs. Any array is accepted.
 
-    It is no class of arrays, since a cost of matrices W is no function of Y.
+    It is not a class of arrays, since a cost of matrices W is not a function of Y.
     """
 
 
 class FactorArray(PSDFactor, np.ndarray):
-    """The same where costs of arrays are taken too: those that are written for Y."""
+    """The same for manifolds that also accept costs of arrays, those that are written for Y."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The abstract manifold, in pymanopt's words, and the capabilities that some manifolds add."""
+"""The abstract manifold, with pymanopt's names, and the capabilities that some manifolds add."""
 
 import copy
 from abc import ABC, abstractmethod
@@ -29,29 +29,28 @@ class Manifold(Explained, ABC):
     Attributes
     ----------
     default_retraction : Retraction
-        The retraction that `retraction` applies; `using` exchanges it.
+        The retraction that `retraction` applies. Exchange it by `using`.
     default_transport : Transport
         How solvers carry tangent vectors along.
     point_layout : int
         1: a point is one object.
     point_type : type
-        The class of its points, where costs ask for one.
+        The class of its points, which some costs require.
     retractions : mapping from str to Retraction
-        Those that are made for it, by name. Others are tried at a random point before they are used.
+        Its own retractions by name. Others are tested at a random point before they are used.
 
     See Also
     --------
-    rmopt.manifolds.ArrayManifold : less to write where points are arrays.
+    rmopt.manifolds.ArrayManifold : less to write if points are arrays.
     FixedRankManifold : matrices of one rank.
 
     Notes
     -----
-    Some manifolds have more methods, for solvers that ask for them by name: ``euclidean_to_riemannian_hessian``;
-    ``n_blocks`` with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent
-    vector; and where straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one
-    does, with ``safe_step(point, direction)``, how far a solver may go. ``edge(point, gradient, first_norm,
-    gradient_at)`` says in a sentence where a run has ended at the boundary of a manifold that is open, and has
-    not converged.
+    Some manifolds have more methods, which solvers look up by name: ``euclidean_to_riemannian_hessian``; ``n_blocks``
+    with ``block_of(ambient, block)``, the part of a symmetric ambient operator in a block, as a tangent vector; and
+    if straight lines leave the manifold, ``max_step(point, direction)``, the least t at which one does, with
+    ``safe_step(point, direction)``, the longest step of a solver. ``edge(point, gradient, first_norm, gradient_at)``
+    returns one sentence if a run has ended at the boundary of an open manifold without converging.
 
     References
     ----------
@@ -87,12 +86,12 @@ class Manifold(Explained, ABC):
 
     @property
     def typical_dist(self) -> float:
-        """Scale of the manifold, from which trust-region radii are derived."""
+        """The scale of the manifold, from which trust-region radii are derived."""
         return float(np.sqrt(self.dim))
 
     @property
     def diameter(self) -> float:
-        """The largest distance of two points, which bounds the first trust region; infinite unless it is known."""
+        """The largest distance of two points, which bounds the first trust region. It is infinite if unknown."""
         return float("inf")
 
     @abstractmethod
@@ -100,22 +99,23 @@ class Manifold(Explained, ABC):
         """Return the Riemannian inner product of two tangent vectors at a point."""
 
     def inner(self, point: Any, tangent_vector_a: Any, tangent_vector_b: Any) -> Any:
-        """Return `inner_product` where the vectors lie: it may be an array of no dimensions."""
+        """Return `inner_product` on the device of the vectors: it may be an array of no dimensions."""
         return self.inner_product(point, tangent_vector_a, tangent_vector_b)
 
     def norm(self, point: Any, tangent_vector: Any) -> float:
         """Return the Riemannian norm of a tangent vector."""
         square = self.inner_product(point, tangent_vector, tangent_vector)
         if square < 0.0:
-            # Rounding may lead an indefinite form there.
+            # An indefinite form may become negative by rounding.
             if square < -1e-8 * points.size_of(tangent_vector) ** 2:
                 raise InvalidInputError(
                     f"the inner product of a tangent vector with itself is {square:.1e} on {self!r}, and must not be "
-                    "negative; hold inner_product and projection against rmopt.checks.check_manifold."
+                    "negative; test inner_product and projection by rmopt.checks.check_manifold."
                 )
             return 0.0
         if square < 1e-30:
-            # The square of a length below 1e-160 is zero, where the length is not; in single precision below 1e-19.
+            # Below 1e-160, in single precision below 1e-19, the square of a length is zero although the length is
+            # not.
             least, scale = (1e-290, 1e150) if points.coarseness_of(point) == 1.0 else (1e-30, 1e15)
             if square < least:
                 longer = tangent_vector * scale
@@ -126,28 +126,27 @@ class Manifold(Explained, ABC):
     def projection(self, point: Any, ambient: Ambient) -> Any:
         """Return the orthogonal projection of an ambient operator onto the tangent space.
 
-        It is orthogonal in the inner product of the ambient space, or in the metric alone where `inner_product` takes
-        ambient arrays as well; `rmopt.checks` accepts both. Gradients are another matter: see
-        `euclidean_to_riemannian_gradient`.
+        It is orthogonal in the inner product of the ambient space, or in the metric alone if `inner_product` also
+        takes ambient arrays; `rmopt.checks` accepts both. For gradients see `euclidean_to_riemannian_gradient`.
         """
 
     def to_tangent_space(self, point: Any, vector: Any) -> Any:
-        """Remove the rounding errors that lead a tangent vector out of the tangent space."""
+        """Remove rounding errors by which a tangent vector has left the tangent space."""
         return self.projection(point, self.embedding(point, vector))
 
     def euclidean_to_riemannian_gradient(self, point: Any, euclidean_gradient: Ambient) -> Any:
         """Return the Riemannian gradient for an ambient gradient: its projection, if the metric is the ambient one.
 
-        With each tangent vector it has the inner product that the ambient gradient has in the ambient space.
+        Its inner product with each tangent vector equals that of the ambient gradient in the ambient space.
         """
         return self.projection(point, euclidean_gradient)
 
     def embedding(self, point: Any, tangent_vector: Any) -> Ambient:
-        """Return a tangent vector as an ambient operator: as it is, where it is an ambient array."""
+        """Return a tangent vector as an ambient operator: unchanged if it is an ambient array."""
         return tangent_vector
 
     def embed_point(self, point: Any) -> Ambient:
-        """Return a point as an ambient operator: as it is, where it is an ambient array."""
+        """Return a point as an ambient operator: unchanged if it is an ambient array."""
         if not hasattr(point, "shape"):
             raise MissingCapabilityError(
                 f"{self} has points of type {type(point).__name__}; write methods `embed_point` and `embedding`."
@@ -158,13 +157,13 @@ class Manifold(Explained, ABC):
     def random_point(self, rng: np.random.Generator | None = None) -> Any:
         """Return a random point, in numpy's double precision.
 
-        Those of rmopt take an array ``like=``, and give a point in its library, on its device, in its precision.
+        rmopt's manifolds take an array ``like=``, and return a point in its library, device and precision.
         """
 
     def random_tangent_vector(self, point: Any, rng: np.random.Generator | None = None) -> Any:
         """Return a random tangent vector of norm 1."""
         rng, zero = np.random.default_rng(rng), self.zero_vector(point)
-        # The first numbers may be those that the point was made of, and nothing of them but rounding be tangent.
+        # The first numbers may be those that made the point: then their tangent part is rounding alone.
         for _ in range(2):
             drawn = points.normal_like(zero, rng)
             vector = self.projection(point, self.embedding(point, drawn))
@@ -177,11 +176,11 @@ class Manifold(Explained, ABC):
         """Return the zero of the tangent space."""
 
     def transport(self, point_a: Any, point_b: Any, tangent_vector_a: Any) -> Any:
-        """Carry a tangent vector at one point to the tangent space at another, by projection unless overridden."""
+        """Transport a tangent vector to the tangent space at another point, by projection unless overridden."""
         return self.projection(point_b, self.embedding(point_a, tangent_vector_a))
 
     def as_point(self, given: Any) -> Any:
-        """Return what a run is given to begin at as a point, where points may be given in another form."""
+        """Return the start of a run as a point, for manifolds whose points may be given in other forms."""
         return given
 
     @abstractmethod
@@ -191,12 +190,13 @@ class Manifold(Explained, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "inner_product" in vars(cls) and "inner" not in vars(cls):
-            # That of a base class would be another one.
+            # A base class would give its own retraction.
             setattr(cls, "inner", Manifold.inner)  # noqa: B010
         if "retraction" in vars(cls) and "default_retraction" not in vars(cls):
             raise InvalidInputError(
-                f"{cls.__name__} has a method `retraction`, which solvers do not call: they exchange retractions. "
-                "Write a class derived from rmopt.core.Retraction, and set `default_retraction` to an object of it."
+                f"{cls.__name__} has a method `retraction`, which solvers do not call, since retractions are "
+                "exchangeable. Write a class derived from rmopt.core.Retraction, and set "
+                "`default_retraction` to an object of it."
             )
 
     def retraction(self, point: Any, tangent_vector: Any) -> Any:
@@ -204,7 +204,7 @@ class Manifold(Explained, ABC):
         return self.default_retraction(self, point, tangent_vector)
 
     def _in_a_run(self) -> Self:
-        """Return the manifold as solvers use it: they do not write to points and vectors, so that it may remember."""
+        """Return the manifold for a run: solvers never write to points and vectors, so results may be cached."""
         return self
 
     def using(
@@ -230,13 +230,13 @@ class Manifold(Explained, ABC):
         Parameters
         ----------
         retraction : Retraction, str or None
-            Also a name from `retractions`; None stands for the default. Of classes that are not among `retractions` a
-            short step from a random point is taken, and must end near it on the manifold.
+            Also a name from `retractions`. None means the default. An object of another class must take a short step
+            from a random point to a near point on the manifold.
 
         Raises
         ------
         InvalidInputError
-            When it is none, or one of another manifold.
+            If it is not a retraction, or belongs to another manifold.
         """
         if retraction is None:
             return self.default_retraction
@@ -250,7 +250,7 @@ class Manifold(Explained, ABC):
         return retraction
 
     def _misfit(self, retraction: Retraction) -> str | None:
-        """Return what is wrong with a short step from a random point, or None."""
+        """Return a description of what is wrong with a short step from a random point, or None."""
         step, rng = 1e-3, np.random.default_rng(0)
         point = self.random_point(rng)
         tangent = self.random_tangent_vector(point, rng)
@@ -260,7 +260,7 @@ class Manifold(Explained, ABC):
             except (AttributeError, TypeError):
                 if not hasattr(self, "block_of"):
                     raise
-                # It may be one of single blocks, for coordinate descent.
+                # It may move single blocks, for coordinate descent.
                 moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
         except RmoptError:
             raise
@@ -271,26 +271,26 @@ class Manifold(Explained, ABC):
             return "a short step of it goes far away"
         return None if reason is None else f"after a short step of it, {reason}"
 
-    # pymanopt declares these for every manifold and asks for them only where an optimizer uses them.
+    # pymanopt declares these for every manifold, and calls them only if an optimizer needs them.
 
     def exp(self, point: Any, tangent_vector: Any) -> Any:
-        """Follow the geodesic; only manifolds with a closed form have it."""
+        """Follow the geodesic, on manifolds with a closed form."""
         raise self._lacks("an exponential map", "use `retraction`")
 
     def log(self, point_a: Any, point_b: Any) -> Any:
-        """Return the initial velocity of the geodesic between two points, where it is known."""
+        """Return the initial velocity of the geodesic between two points, if it is known."""
         raise self._lacks("a logarithm (`log`)", "choose a solver that does not need it")
 
     def dist(self, point_a: Any, point_b: Any) -> float:
-        """Return the geodesic distance, where it is known."""
+        """Return the geodesic distance, if it is known."""
         raise self._lacks("a geodesic distance (`dist`)", "compare the embedded points instead")
 
     def projected_mean(self, points: Sequence[Any], weights: np.ndarray) -> Any:
-        """Return the nearest point to a weighted sum; `rmopt.manifolds.projected_mean` checks what is given."""
+        """Return the nearest point to a weighted sum, unchecked: `rmopt.manifolds.projected_mean` has checks."""
         raise self._lacks("a mean in the space around", "use rmopt.manifolds.frechet_mean")
 
     def pair_mean(self, point_a: Any, point_b: Any) -> Any:
-        """Return the midpoint of the geodesic between two points, half of the way along `log`."""
+        """Return the midpoint of the geodesic between two points, halfway along `log`."""
         return self.exp(point_a, 0.5 * self.log(point_a, point_b))
 
     def knows(self, method: str) -> bool:
@@ -307,7 +307,7 @@ class Manifold(Explained, ABC):
 
 
 class OverField:
-    """What manifolds share whose points are of real or of complex numbers.
+    """Shared methods of manifolds whose points are real or complex.
 
     Attributes
     ----------
@@ -322,7 +322,7 @@ class OverField:
         return "" if self.field == "real" else f", field={self.field!r}"
 
     def _take(self, field: str) -> None:
-        """Keep a field, or refuse what is none."""
+        """Store a field, and refuse any other value."""
         self.field = one_of("field", field, FIELDS)
 
     @property
@@ -337,7 +337,7 @@ class OverField:
         return found if self.field == "real" else found + 1j * rng.standard_normal(shape)
 
     def _other_field(self, array: Any) -> str | None:
-        """Return in a sentence that an array is of numbers of the other field, or None."""
+        """Return one sentence if an array is of the other field, or None."""
         own = FIELDS[ns.is_complex(array)]
         if own == self.field:
             return None
@@ -348,7 +348,7 @@ class OverField:
 
 
 class FixedRankManifold(OverField, Manifold):
-    """A manifold of matrices of one rank, whose points and tangent vectors say by `as_ambient` what they are.
+    """A manifold of matrices of one rank, whose points and tangent vectors become operators by `as_ambient`.
 
     Attributes
     ----------
@@ -361,13 +361,13 @@ class FixedRankManifold(OverField, Manifold):
     rank: int
 
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of matrices of another rank, with all else the same."""
+        """Return the same manifold with another rank."""
         twin = copy.copy(self)
         twin.rank = checked_rank(k, self.shape)
         return twin
 
     def _of_field(self, point: Any) -> Any:
-        """Return a point in double precision with complex numbers, where those of the manifold are."""
+        """Return a point in double precision, complex if the manifold is."""
         if self.field == "real":
             return point
         return points.rebuilt(
@@ -375,7 +375,7 @@ class FixedRankManifold(OverField, Manifold):
         )
 
     def _checked(self, point: Any, what: str, *given: Any) -> Any:
-        """Return a point in precision and library of what it was made of, or refuse one of a lower rank."""
+        """Return a point in the precision and library of its source, and refuse a lower rank."""
         point = points.in_precision(self._of_field(point), ns.real_type(*given))
         if (reason := self.refusal(point)) is not None:
             raise InvalidInputError(f"{what} is no point of {self}: {reason}.")
@@ -412,16 +412,16 @@ class FixedRankManifold(OverField, Manifold):
         return self.refusal(point)
 
     def refusal(self, point: Any) -> str | None:
-        """Return why orthonormal factors of the right shapes are no point, or None: then all of them are."""
+        """Return why orthonormal factors of the right shapes are not a point, or None if all of them are points."""
         return None
 
     def to_dense(self, point: Any) -> np.ndarray:
-        """Return a point as an n × m array; for small matrices and tests."""
+        """Return a point as an n × m array, for small matrices and tests."""
         return dense(self.embed_point(point))
 
 
 def checked_rank(rank: Any, shape: tuple[int, int]) -> int:
-    """Return the rank of matrices of a shape as an int, or say which there are."""
+    """Return the rank of matrices of a shape as an int, or raise an error that gives the range."""
     rank = integer("rank", rank, 1)
     if rank > min(shape):
         raise InvalidInputError(

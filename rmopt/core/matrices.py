@@ -1,4 +1,4 @@
-"""Matrices of data: checked as they were given, and their rows in the one form that compiled loops read."""
+"""Data matrices: checks of the input, and rows in the single format that compiled loops read."""
 
 from typing import Any
 
@@ -10,16 +10,15 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, numbers
 from rmopt.errors import InvalidInputError
 
-# Arrays are multiplied faster than CSR where at least this share of their numbers is not zero.
+# Dense products are faster than CSR if at least this share of the numbers is not zero.
 DENSE_FROM = 0.5
 
 
 def sound(name: str, matrix: Any) -> Any:
-    """Return a matrix whose sparse structure is whole, or refuse it; what is not sparse passes as it is.
+    """Return a matrix, and refuse a sparse one with a damaged structure.
 
-    Compiled loops, scipy's own among them, write where the indices say. So this stands before any conversion.
-    Refused are indices outside of the matrix, arrays of the structure with other lengths than they say, and what is
-    no real number.
+    Compiled loops, scipy's included, write at the given indices, so this check precedes any conversion. It refuses
+    indices outside the matrix, index arrays of inconsistent lengths, and entries that are not real numbers.
     """
     if not sp.issparse(matrix):
         return matrix
@@ -43,7 +42,7 @@ def sound(name: str, matrix: Any) -> Any:
 
 
 def real_matrix(name: str, matrix: Any, shape: tuple[int, int], field: str = "real") -> Any:
-    """Return a matrix of finite numbers and of a shape, as floats; a sparse one, which is always real, as CSR."""
+    """Return a matrix of finite numbers and of a shape as floats, or as CSR if it is sparse, which must be real."""
     if not sp.issparse(matrix):
         return numbers(name, matrix, shape, field)
     rows = as_rows(matrix, name)
@@ -55,14 +54,14 @@ def real_matrix(name: str, matrix: Any, shape: tuple[int, int], field: str = "re
 def as_rows(matrix: Any, name: str, copy: bool = False) -> sp.csr_array:
     """Return a dense or sparse matrix as a CSR array: float64, int32 indices, sorted, no duplicates.
 
-    Anything that is not a matrix of finite real numbers raises an `InvalidInputError` that calls it by the name. A
-    copy shares no memory with what was given, which its owner may write into.
+    Anything but a matrix of finite real numbers raises an `InvalidInputError` that contains `name`. A copy shares no
+    memory with the input, which the caller may overwrite.
     """
     return _in_csr(checked_matrix(matrix, name, copy), name)
 
 
 def checked_matrix(matrix: Any, name: str, copy: bool = False) -> Any:
-    """Return a matrix of finite real numbers: an array of float64 where it is full, and else as `as_rows` does."""
+    """Return a matrix of finite real numbers: float64 if it is dense, and else as `as_rows` does."""
     if not sp.issparse(sound(name, matrix)):
         matrix = array(name, matrix)
         if matrix.ndim != 2:
@@ -86,7 +85,7 @@ def checked_matrix(matrix: Any, name: str, copy: bool = False) -> Any:
 
 
 def row_dots(rows: Any, others: Any) -> Any:
-    """Return the inner products of rows, of an array or sparse, with as many others."""
+    """Return the inner products of dense or sparse rows with as many others."""
     if sp.issparse(rows):
         return np.asarray(rows.multiply(others).sum(axis=1)).ravel()
     return ns.namespace(rows).einsum("ij,ij->i", rows, others)
@@ -103,12 +102,12 @@ def _in_csr(matrix: Any, name: str) -> sp.csr_array:
 
 
 def index_rows(name: str, value: Any, counts: tuple[int, ...]) -> Array:
-    """Return integers as an int64 array of shape (T, len(counts)), whose columns name as many things as `counts` say.
+    """Return integers as an int64 array of shape (T, len(counts)), with column values below `counts`.
 
     Raises
     ------
     InvalidInputError
-        For another shape, what are no integers, or numbers of things that are not there.
+        For another shape, entries that are not integers, or integers out of range.
     """
     found, width = array(name, value), len(counts)
     if found.ndim != 2 or found.shape[1] != width or found.dtype.kind not in "iu":

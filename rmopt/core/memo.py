@@ -1,4 +1,4 @@
-"""What was computed at the latest points."""
+"""A cache of results at the latest points."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Memo:
-    """Results at the two latest points, of which optimizers ask for value, gradient and Hessian one after the other.
+    """Results at the two latest points, since optimizers request value, gradient and Hessian one by one.
 
     A copy of each point is kept, so that results are right after a change in place too.
     """
@@ -19,7 +19,7 @@ class Memo:
         self._known: list[tuple[Array, Any]] = []
 
     def get(self, point: Array, compute: Callable[[Array], T]) -> T:
-        """Return the result at a point, computed unless it is remembered."""
+        """Return the result at a point, computed unless it is cached."""
         for known, result in self._known:
             if known.dtype == point.dtype and np.array_equal(known, point):
                 return result

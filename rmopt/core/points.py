@@ -1,4 +1,4 @@
-"""What points and states are made of, whatever their class: arrays and numbers, in a fixed order and by name."""
+"""The arrays and numbers of points and states of any class, in a fixed order and by name."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -14,7 +14,7 @@ from rmopt.core.arguments import shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError
 
-# What is a leaf without a look.
+# Types that are always leaves.
 PLAIN = {np.ndarray, float, int, bool, np.float64, np.int64}
 
 
@@ -26,7 +26,7 @@ def arrays_of(point: Any) -> list[Array]:
 
 
 def plain(point: Any) -> Any:
-    """Return a point, tangent vector or state with its arrays brought to numpy; itself where they are numpy's."""
+    """Return a point, tangent vector or state with numpy arrays: the same object if it has them already."""
     arrays = arrays_of(point)
     if all(isinstance(one, np.ndarray) for one in arrays):
         return point
@@ -34,7 +34,7 @@ def plain(point: Any) -> Any:
 
 
 def plain_reals(point: Any, taker: str) -> Any:
-    """Return a point of real arrays of numpy; others are refused in the name of what takes them alone."""
+    """Return a point of real numpy arrays; the error for others names the object that needs them."""
     if all(isinstance(one, np.ndarray) and not ns.is_complex(one) for one in arrays_of(point)):
         return point
     raise InvalidInputError(
@@ -44,7 +44,7 @@ def plain_reals(point: Any, taker: str) -> Any:
 
 
 def of_plain_reals(load: Callable[[Any, Any], Any]) -> Any:
-    """Return a method of a point that takes real arrays of numpy alone, and refuses others."""
+    """Make a method refuse points that are not real numpy arrays."""
 
     @wraps(load)
     def guarded(self: Any, point: Any) -> Any:
@@ -74,7 +74,7 @@ def normal_like(point: Any, rng: np.random.Generator) -> Any:
 
 
 def rebuilt(template: Any, arrays: list[Array]) -> Any:
-    """Return a point of the class of `template` from what `arrays_of` gave."""
+    """Return a point of the class of `template` from the result of `arrays_of`."""
     values: list[Any] = list(arrays)
     for place, leaf in enumerate(_leaves(template)[1]):
         if not ns.is_array(leaf):
@@ -89,12 +89,12 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     ----------
     point : point
     dtype : dtype, optional
-        np.float32 or np.float64. Unless given single where all of the arrays are, and else double.
+        np.float32 or np.float64. Defaults to single if all arrays are single, and else to double.
 
     Returns
     -------
     point
-        The point itself, where nothing is to be converted.
+        The same object if no conversion is needed.
 
     Raises
     ------
@@ -128,10 +128,10 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
 
 
 def of_reals(point: Any) -> Any:
-    """Return a point whose arrays of whole numbers are reals: they would stay whole on the way.
+    """Return a point with its integer arrays as reals: steps would be rounded to integers.
 
-    Arrays of other kinds than numbers are refused, and those of subclasses, which mean other things by ``*`` for
-    example, become plain ones.
+    Arrays that do not hold numbers are refused. Those of subclasses, which may redefine ``*`` for example, become
+    plain ones.
     """
     if ns.is_array(point):
         numbers = ns.numbers_of(point)
@@ -145,7 +145,7 @@ def of_reals(point: Any) -> Any:
             # PyTorch would record all steps of a run.
             point = point.detach()
         return ns.converted(point, point, np.float64) if whole else point
-    # What other points hold in whole numbers is meant so.
+    # In points of other classes, integers are intended.
     return Parts([of_reals(part) for part in point]) if isinstance(point, Parts) else point
 
 
@@ -155,7 +155,7 @@ def coarseness_of(point: Any) -> float:
 
 
 def size_of(point: Any) -> float:
-    """Return the length of all numbers of a point, whatever its metric; 0 for a class that does not show them."""
+    """Return the Euclidean length of all numbers of a point, or 0 for a class that hides them."""
     square = 0.0
     for part in arrays_of(point):
         square += float(ns.real_dot(part, part)) if part.dtype != object else 0.0
@@ -185,11 +185,11 @@ def packed(state: Any) -> dict[str, Array]:
 
 
 def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
-    """Return the state that `packed` took apart, in memory of its own.
+    """Rebuild the state that `packed` took apart, in new memory.
 
     `template` is any state of the same run: names, types and shapes must be as there, or `InvalidInputError` is
-    raised (but integers of a start may have become reals). A dataclass that names some of its arrays in a class
-    attribute ``varying`` has others in each state: the last axis of these may have any length.
+    raised (but integers of a start may have become reals). Arrays that a dataclass names in its class attribute
+    ``varying`` may have a last axis of any length.
     """
     names, leaves, vary = _leaves(template)
     if arrays.keys() != set(names):
@@ -203,7 +203,7 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
             raise InvalidInputError(
                 f"{name or 'it'} holds {found.dtype} of shape {found.shape}, not {leaf.dtype} of shape {leaf.shape}"
             )
-    # The order of memory is part of the bits: products are rounded otherwise in the other one.
+    # The memory order matters: the other order rounds products differently.
     made = [np.array(arrays[name], order="K") for name in names]
     of = [ns.asarray(one, leaf) if ns.is_array(leaf) else one for one, leaf in zip(made, leaves, strict=True)]
     return rebuilt(template, of)
@@ -211,7 +211,7 @@ def unpacked(arrays: Mapping[str, Array], template: Any) -> Any:
 
 @cache
 def _names(kind: type) -> tuple[str, ...] | None:
-    """Return the names of the parts of dataclasses and named tuples; None for other classes."""
+    """Return the names of the parts of dataclasses and named tuples, and None for other classes."""
     return tuple(one.name for one in fields(kind)) if is_dataclass(kind) else getattr(kind, "_fields", None)
 
 
@@ -232,7 +232,7 @@ def _leaves(thing: Any) -> tuple[list[str], list[Any], list[bool]]:
 
 
 def _parts(thing: Any) -> dict[Any, Any] | None:
-    """Return the parts of a point, state, mapping or sequence by name; None for an array or a number."""
+    """Return the parts of a point, state, mapping or sequence by name, and None for an array or a number."""
     if (names := _names(type(thing))) is not None:  # type: ignore[arg-type]
         return dict(zip(names, map(getattr, repeat(thing), names), strict=True))
     if isinstance(thing, Mapping):

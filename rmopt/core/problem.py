@@ -29,7 +29,7 @@ class Problem:
     Raises
     ------
     InvalidInputError
-        When one is no manifold or no cost, the cost is none of such points, or both have a shape and they differ.
+        If one is not a manifold or not a cost, the cost takes other points, or their shapes differ.
 
     Examples
     --------
@@ -49,16 +49,16 @@ class Problem:
 
     @property
     def constraints(self) -> tuple[Any, ...]:
-        """What else must hold; nothing, but for `rmopt.costs.ConstrainedProblem`."""
+        """Further constraints: none, except for `rmopt.costs.ConstrainedProblem`."""
         return ()
 
     @property
     def beyond(self) -> str:
-        """In words what a solver of the cost alone does with what is not in the cost; empty where nothing is."""
+        """A phrase on how a solver of the cost alone treats other parts; empty if there are none."""
         return ""
 
     def hold_to_cost(self, who: str) -> None:
-        """Refuse what is not in the cost, for one who looks at the cost alone."""
+        """Refuse a problem with parts outside its cost, on behalf of `who`, which uses the cost alone."""
         if self.beyond:
             raise MissingCapabilityError(f"{who} {self.beyond}.")
 
@@ -77,7 +77,7 @@ class Problem:
         reason = None if manifold.point_type is object else cost.refuses(manifold.point_type)
         if reason is not None:
             raise InvalidInputError(f"{manifold}: {reason}")
-        # Where points are factors of matrices, `sizes` are those of the matrices.
+        # If points are factors of matrices, `sizes` are those of the matrices.
         held = getattr(manifold, "sizes", getattr(manifold, "shape", None))
         scored = getattr(cost, "shape", None)
         if scored is not None and held is not None and tuple(scored) != tuple(held):
@@ -92,11 +92,11 @@ class Problem:
         return self.manifold.euclidean_to_riemannian_gradient(point, self.gradient(point))
 
     def value(self, point: Any) -> float:
-        """Return the cost at a point, or refuse what is not a real number."""
+        """Return the cost at a point, and refuse a value that is not a real number."""
         return self.real(self.cost.value(point))
 
     def real(self, found: Any) -> float:
-        """Return what the cost gave as a float, or refuse what is not a real number."""
+        """Return a value of the cost as a float, and refuse anything but a real number."""
         number = ns.to_numpy(found) if ns.is_array(found) else np.asarray(found)
         if number.ndim != 0 or number.dtype.kind not in "fiu":
             raise InvalidInputError(
@@ -110,20 +110,20 @@ class Problem:
         Raises
         ------
         InvalidInputError
-            When it is not an ambient matrix of the shape of the points.
+            If it is not an ambient matrix of the shape of the points.
         """
         return ambient_at(self.manifold, point, self.cost.gradient(point), self.cost)
 
     def probe(self, point: Any) -> tuple[float, Ambient, Any]:
-        """Return cost, Euclidean and Riemannian gradient at a point, or refuse what no solver can go on from.
+        """Return cost, Euclidean and Riemannian gradient at a point, and refuse values that no solver can use.
 
         Raises
         ------
         InvalidInputError
-            When the cost is no number or changes the point, the gradient does not fit the points, or is so short that
-            its square is zero.
+            If the cost is not a number or changes the point, or the gradient does not fit the points or is so short
+            that its square is zero.
         DivergedError
-            When one of them is not finite.
+            If one of them is not finite.
         """
         with np.errstate(all="ignore"):
             found, ambient = unchanged(
@@ -148,7 +148,7 @@ class Problem:
         return value, ambient, gradient
 
     def lacks_hessian(self) -> str | None:
-        """Return what keeps the problem from second derivatives, or None."""
+        """Return why the problem has no second derivatives, or None."""
         if not self.manifold.knows_hessians:
             return f"{self.manifold} has no `euclidean_to_riemannian_hessian`; use a first-order solver."
         if not hasattr(self.cost, "hessian"):
@@ -163,9 +163,9 @@ class Problem:
         Raises
         ------
         MissingCapabilityError
-            When the manifold or the cost has no second derivatives.
+            If the manifold or the cost has no second derivatives.
         InvalidInputError
-            When what the cost gives is not an ambient matrix of the shape of the points.
+            If the cost does not return an ambient matrix of the shape of the points.
         """
         reason = self.lacks_hessian()
         if reason is not None:
@@ -179,7 +179,7 @@ class Problem:
 
 
 def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any:
-    """Return what a cost makes of a point or a tangent vector, or refuse one that writes into it."""
+    """Evaluate a cost at a point or a tangent vector, and refuse a cost that writes into it."""
     parts = arrays_of(given)
     before = [ns.copied(part) for part in parts]
     try:
@@ -189,8 +189,8 @@ def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any
         if library == "numpy":
             raise
         raise InvalidInputError(
-            f"the {what} of {cost._name} failed at an array of {library} ({error}); where it is written for numpy, "
-            f"write it in the words of {library}, or begin with an array of numpy."
+            f"the {what} of {cost._name} failed at an array of {library} ({error}); if it is written for "
+            f"numpy, write it with functions of {library}, or begin with an array of numpy."
         ) from error
     if not all(map(ns.same, parts, before)):
         for part, was in zip(parts, before, strict=True):
@@ -205,11 +205,11 @@ def unchanged(cost: Cost, given: Any, call: Callable[[], Any], what: str) -> Any
 def ambient_at(
     manifold: Manifold, point: Any, ambient: Any, cost: Cost, what: str = "gradient", shape: Any = None
 ) -> Ambient:
-    """Return the gradient or Hessian product that a cost gave at a point, or refuse what does not fit the point.
+    """Return the gradient or Hessian product of a cost at a point, and refuse one that does not fit the point.
 
-    Arrays are copied: the cost may write to its own again. Complex ones fit complex points, as the derivative by the
-    real part plus i times that by the imaginary part. Sparse ones and operators are used before that; where one
-    of this `shape` fitted before, they are not looked at again.
+    Arrays are copied, because the cost may overwrite its own. At complex points a complex array is the derivative by
+    the real part plus i times that by the imaginary part. Sparse arrays and operators are used as they are, and not
+    checked again if one of this `shape` fitted before.
     """
     copied = isinstance(ambient, np.ndarray | Parts | list | tuple | BlockDiagonal) or ns.is_array(ambient)
     if shape is not None and not copied and hasattr(ambient, "shape"):
@@ -232,7 +232,7 @@ def ambient_at(
 
 
 def _own(ambient: Any, cost: Cost, what: str, point: Any) -> Any:
-    """Return an array of our own with numbers of the point's field, or what is no array."""
+    """Return a copy of an array in the point's field, or the object itself if it is not an array."""
     kind = ns.numbers_of(ambient).kind if getattr(ambient, "dtype", None) is not None else "f"
     if kind not in "fiuc" or (kind == "c" and not any(map(ns.is_complex, arrays_of(point)))):
         raise InvalidInputError(

@@ -47,18 +47,18 @@ class Parts(Linear):
 
 
 class LowRankFactors(Parts):
-    """Parts A and B that stand for W = ABᵀ: a name for what costs are functions of. Any two parts are taken."""
+    """Parts A and B that represent W = ABᵀ, as the point type of costs. Any two parts are accepted."""
 
 
 class BlockDiagonal(Operator):
-    """The ambient matrix with these blocks on its diagonal; those that are not given are zero.
+    """The ambient matrix with these blocks on its diagonal. Blocks that are not given are zero.
 
     Parameters
     ----------
     shapes : sequence of (int, int)
         Shapes of all blocks.
     blocks : mapping from int to ambient operator
-        The blocks that are not zero; a vector stands for one column.
+        The blocks that are not zero. A vector means one column.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], blocks: Mapping[int, Any]) -> None:
@@ -84,7 +84,7 @@ class BlockDiagonal(Operator):
 
     @cached_property
     def T(self) -> "BlockDiagonal":
-        # Kept, for the transpose of a sparse block takes scipy as long as a product with few columns.
+        # Stored, because scipy takes as long for the transpose of a sparse block as for a product with few columns.
         return BlockDiagonal(
             [(m, n) for n, m in self.shapes], {i: block.T for i, block in self.blocks.items()}
         )
@@ -117,7 +117,7 @@ class BlockDiagonal(Operator):
 
 
 def offsets(shapes: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
-    """Return where the rows and the columns of each block begin, and where the last ones end."""
+    """Return the first row and column of each block, and the ends of the last block."""
     rows, columns = zip(*shapes, strict=True)
     return [0, *accumulate(rows)], [0, *accumulate(columns)]
 
@@ -154,7 +154,7 @@ def diagonal_blocks(ambient: Any, shapes: Sequence[tuple[int, int]]) -> dict[int
 
 
 def matrix_shape(shape: Sequence[int]) -> tuple[int, int]:
-    """Return the shape of a matrix as it is; what is none, such as a vector, stands for one column."""
+    """Return the shape of a matrix. Anything else, such as a vector, is one column."""
     n, m = shape if len(shape) == 2 else (int(np.prod(shape)), 1)
     return n, m
 

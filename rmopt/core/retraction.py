@@ -9,21 +9,21 @@ from rmopt.core.values import Value
 class Retraction(Value, ABC):
     """A map R(point, ξ) onto the manifold with R(0) = point and derivative ξ at 0.
 
-    Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` says which are made
-    for a manifold; others are tried before they are used. Along vectors that are longer than the manifold's scale
-    by many powers of ten, numbers overflow, and the point reached may hold NaN or be off the manifold.
+    Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` lists those made
+    for a manifold; others are tested before use. Along vectors that are longer than the manifold's scale by many
+    powers of ten, numbers overflow, and the result may hold NaN or be off the manifold.
 
     Attributes
     ----------
     order : int
-        1, or 2 when the curve t ↦ R(point, tξ) has no tangential acceleration at t = 0.
-        `rmopt.checks.check_retraction` measures it as a slope.
+        1, or 2 if the curve t ↦ R(point, tξ) has no tangential acceleration at t = 0. `rmopt.checks.check_retraction`
+        measures it as a slope.
     kernel : int or None
-        Code of the compiled twin in `rmopt.kernels`; None when there is only the generic path.
+        Code of the compiled version in `rmopt.kernels`, or None if there is only the generic path.
     name : str
         The name on the command line.
     point_type : type
-        `Parts` where it moves points of products as a whole; others are applied to each factor.
+        `Parts` if it moves points of products as a whole. Others are applied to each factor.
 
     References
     ----------
@@ -56,7 +56,7 @@ class Retraction(Value, ABC):
         """Return the point reached from `point` along t · `tangent`."""
 
     def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
-        """Return how far a solver may follow the curve and stay clear of the boundary; infinity unless known."""
+        """Return the longest step that stays clear of the boundary, or infinity if unknown."""
         return float("inf")
 
 

@@ -1,4 +1,4 @@
-"""Whether a run is going on. What was compiled of a function is held against the function itself once a run."""
+"""The state of runs: compiled functions are compared with their originals once per run."""
 
 import threading
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _begun = _going = 0
 
 @contextmanager
 def running() -> Iterator[None]:
-    """Mark a run: functions that JAX or numba compiles must stay what they are until it ends."""
+    """Mark a run: functions that JAX or numba compiles must not change until it ends."""
     global _begun, _going
     with _lock:
         _begun, _going = _begun + 1, _going + 1
@@ -22,5 +22,5 @@ def running() -> Iterator[None]:
 
 
 def current_run() -> int | None:
-    """Return the number of the run that began last, or None where none is going on."""
+    """Return the number of the latest run, or None if no run is in progress."""
     return _begun if _going else None

@@ -1,4 +1,4 @@
-"""Randomness: one integer seeds a run, and named streams of it never meet."""
+"""Randomness: one integer seeds a run, and its named streams are independent."""
 
 import secrets
 from enum import IntEnum
@@ -11,7 +11,7 @@ from rmopt.errors import InvalidInputError
 
 
 class Stream(IntEnum):
-    """What a generator is for. The numbers are part of the results: equal seeds give equal bits for ever."""
+    """The purpose of a generator. The numbers must never change, so that equal seeds give identical results."""
 
     START = 0
     SCHEDULE = 1
@@ -20,7 +20,7 @@ class Stream(IntEnum):
     SPECTRUM = 4
     TASKS = 8
     INNER = 9
-    # Not 0: a seed padded with zeros is the seed itself, and users draw their data from that.
+    # Not 0: a seed padded with zeros is the seed itself, from which users draw their data.
     POINT = 10
     ORDER = 11
     DIRECTIONS = 12
@@ -31,7 +31,7 @@ class Stream(IntEnum):
 def seed_of(random_state: Any) -> int:
     """Return the integer that repeats a run, from an integer, a generator (its next number), or None.
 
-    None draws one from the system, and follows no global seed. Anything else raises `InvalidInputError`.
+    None draws one from the system, independent of any global seed. Anything else raises `InvalidInputError`.
     """
     if random_state is None:
         return secrets.randbits(64)
@@ -49,5 +49,5 @@ def seed_of(random_state: Any) -> int:
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
-    """Return the generator of a stream of a seed; `more` numbers tell blocks, agents or rounds apart."""
+    """Return the generator of a stream of a seed; `more` numbers distinguish blocks, agents or rounds."""
     return np.random.default_rng([seed, stream, *more])

@@ -1,4 +1,4 @@
-"""Tensors of low multilinear rank: points, tangent vectors, and tensors known by what factors make of them."""
+"""Tensors of low multilinear rank: points, tangent vectors, and tensors known by their products with factors."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ def unfolding(tensor: Array, axis: int) -> Array:
 
 
 def multiplied(tensor: Array, matrices: Sequence[Array | None]) -> Array:
-    """Return a tensor with each of its axes multiplied by a matrix, or left as it is where that is None."""
+    """Return a tensor with each axis multiplied by a matrix, or left unchanged if that is None."""
     xp = ns.namespace(tensor)
-    # The first axis becomes the last one, each time: all are where they were in the end.
+    # Each time the first axis becomes the last one, so that all return to their places.
     for matrix in matrices:
         if matrix is None:
             tensor = xp.moveaxis(tensor, 0, -1)
@@ -73,7 +73,7 @@ class TensorPoint(ABC):
 
     @abstractmethod
     def tangent_by(self, partials: Sequence[Array]) -> TensorTangent:
-        """Return the tangent vector that has with others the inner products of a tensor with these derivatives."""
+        """Return the tangent vector whose inner products are those of a tensor with these derivatives."""
 
     def entries(self, indices: Any) -> Array:
         """Return the entries at some places, given by rows of an (N, d) array."""
@@ -156,7 +156,7 @@ class TrainPoint(TensorPoint):
         return Train(doubled_train(self.cores, moves, moves[-1]), tangent)
 
     def grams(self) -> list[Array]:
-        """Return Gram matrices of the rows of what is behind each core."""
+        """Return Gram matrices of the rows of the part behind each core."""
         found = [ns.eye(1, self.cores[0])]
         for core in self.cores[:0:-1]:
             found.append(_contracted(core, core, found[-1]))
@@ -171,7 +171,7 @@ class TrainPoint(TensorPoint):
 
 
 class Tensor(Operator):
-    """A tensor known by its products with factors; a subclass has `shape`, `toarray` and `partials`."""
+    """A tensor known by its products with factors. A subclass has `shape`, `toarray` and `partials`."""
 
     @property
     def T(self) -> Any:
@@ -363,7 +363,7 @@ class Partials(Tensor):
         return self.point.shape
 
     def toarray(self) -> Array:
-        # What there is to see of it: the part in the tangent space.
+        # The visible part: that in the tangent space.
         return self.point.move(self.point.tangent_by(self.parts)).toarray()
 
     def _times(self, scalar: float) -> "Partials":
@@ -383,7 +383,7 @@ def partials_at(point: TensorPoint, ambient: Any) -> list[Array]:
 def bent_at(point: TuckerPoint, ambient: Any, move: Tucker) -> list[Array]:
     """Return how `partials_at` of a fixed tensor change along a tangent vector.
 
-    Of `Partials` the change is part of what costs give as their Hessian, so here it is zero.
+    For `Partials` the Hessian of the cost contains the change, so here it is zero.
     """
     if isinstance(ambient, Partials):
         return [ns.zeros(part.shape, part) for part in point.parts]
@@ -401,7 +401,7 @@ def bent_at(point: TuckerPoint, ambient: Any, move: Tucker) -> list[Array]:
 def doubled(core: Array, move: Array) -> Array:
     """Return the core of doubled ranks of a tangent vector: its move first, the core where one factor moves."""
     xp, zero = ns.namespace(core), ns.zeros(core.shape, core)
-    # By how many factors move there.
+    # Indexed by the number of moving factors.
     known = {0: move, 1: core}
     blocks = [known.get(sum(place), zero) for place in np.ndindex(*[2] * core.ndim)]
     for axis in range(core.ndim - 1, -1, -1):
@@ -410,12 +410,12 @@ def doubled(core: Array, move: Array) -> Array:
 
 
 def _block(ranks: tuple[int, ...], i: int) -> tuple[slice, ...]:
-    """Return where the core of doubled ranks goes with the move of one factor."""
+    """Return the block of the core of doubled ranks that belongs to the move of one factor."""
     return tuple(slice(k, 2 * k) if j == i else slice(0, k) for j, k in enumerate(ranks))
 
 
 def in_order(indices: Any, shape: Sequence[int]) -> tuple[Array, Array]:
-    """Return the lexicographic order of some places of a tensor, and the places in it; refuse those outside."""
+    """Return the lexicographic order of places of a tensor, and the places so sorted; refuse places outside."""
     found = np.asarray(indices)
     wanted = f"whole numbers of shape (N, {len(shape)}), each below the size of its axis in {tuple(shape)}"
     if found.ndim != 2 or found.shape[1] != len(shape) or found.dtype.kind not in "iu" or not len(found):

@@ -1,4 +1,4 @@
-"""Vector transports: how a tangent vector is carried to the tangent space at another point."""
+"""Vector transports, which carry a tangent vector to the tangent space at another point."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -34,7 +34,7 @@ class Transport(Value, ABC):
 
 
 class ByManifold(Transport):
-    """What the manifold's own `transport` does: parallel where that is known in closed form."""
+    """The manifold's own `transport`: parallel if that is known in closed form."""
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
         return manifold.transport(start, end, vector)
@@ -43,7 +43,7 @@ class ByManifold(Transport):
 class ByProjection(Transport):
     """The orthogonal projection of the embedded vector onto the tangent space at the end.
 
-    It costs least, and no first-order solver was seen to need more iterations for it.
+    It is the cheapest, and no first-order solver needed more iterations with it in our tests.
     """
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
@@ -53,7 +53,7 @@ class ByProjection(Transport):
 class Isometric(ByProjection):
     """The projection, scaled so that each vector keeps its length.
 
-    It is not linear; what it carries of a sum is not the sum of what it carries.
+    It is not linear: the transport of a sum is not the sum of the transports.
 
     References
     ----------
@@ -70,12 +70,12 @@ class Isometric(ByProjection):
 class OfRetraction(Transport):
     """The derivative of the manifold's default retraction, by central differences.
 
-    The tangent vector that the retraction takes from the start to the end is found step by step, from the logarithm
-    where that is known; between points so far apart that it is not, vectors are projected.
+    The tangent vector that the retraction takes from the start to the end is found iteratively, from the logarithm if
+    that is known. Between points too far apart for that, vectors are projected.
 
     See Also
     --------
-    ByProjection : costs less, and solvers do as well with it.
+    ByProjection : cheaper, and as good for solvers.
     """
 
     def __call__(self, manifold: Any, start: Any, end: Any, vector: Any) -> Any:
@@ -96,7 +96,7 @@ class OfRetraction(Transport):
 def _towards(manifold: Any, start: Any, end: Any) -> Any:
     """Return the tangent vector that the default retraction takes to the end, or None: the points are far apart."""
     goal = manifold.embed_point(end)
-    # The logarithm itself, where the retraction is the exponential.
+    # The logarithm itself, if the retraction is the exponential.
     along = manifold.log(start, end) if manifold.knows("log") else manifold.zero_vector(start)
     for _ in range(100):
         missing = goal - manifold.embed_point(manifold.retraction(start, along))
@@ -117,7 +117,7 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 def as_transport(name: str, transport: Transport | str | None) -> Transport | None:
-    """Return a transport, also by its name in `TRANSPORTS`; None stays None; `name` is what an error calls it."""
+    """Return a transport, also by its name in `TRANSPORTS`, or None for None; errors contain `name`."""
     return None if transport is None else named(name, transport, TRANSPORTS, Transport)
 
 

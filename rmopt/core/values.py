@@ -9,7 +9,7 @@ import numpy as np
 
 from rmopt.namespaces import is_array, to_numpy
 
-# A longer text is told by its beginning and a digest of the whole.
+# A longer text is represented by its beginning and a digest of the whole.
 LONG = 300
 
 
@@ -23,7 +23,7 @@ class Value:
         return mine.keys() == others.keys() and all(_same(mine[name], others[name]) for name in mine)
 
     def __hash__(self) -> int:
-        # What attributes hold may have no hash, as an array.
+        # Attributes such as arrays may have no hash.
         return hash((type(self), *sorted(vars(self))))
 
     def __repr__(self) -> str:
@@ -32,12 +32,12 @@ class Value:
 
 
 def written(thing: Any) -> str:
-    """Return what a thing is as text that is the same in another process: arrays by a digest, no addresses."""
+    """Return an object as text that is the same in every process: arrays by a digest, no addresses."""
     if isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
         return f"{thing.dtype} array {thing.shape} {_digest(np.ascontiguousarray(thing))}"
     if isinstance(thing, list | tuple) and any(isinstance(part, np.ndarray) for part in thing):
         return f"[{', '.join(map(written, thing))}]"
-    # Whole arrays and all digits, wherever a thing holds some.
+    # Whole arrays with all digits.
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
         text = re.sub(r" at 0x[0-9a-f]+", "", " ".join(repr(thing).split()))
     return text if len(text) <= LONG else f"{text[:LONG]}… {_digest(text.encode())}"

@@ -1,4 +1,4 @@
-"""The processes that run one program together: all agents in one, or in several, between which points travel."""
+"""The processes that run one program together: all agents in one process, or in several that exchange points."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 
-# Seconds for which a process asks without a pause whether messages have arrived; and the longest pause after that.
+# Seconds for which a process polls for messages without a pause, and the longest pause after that.
 BUSY, PAUSE = 1e-3, 0.05
 # Another process may have this core. A sleep of no time would take 50 microseconds.
 _yield_core: Callable[[], None] = getattr(os, "sched_yield", lambda: time.sleep(0))
@@ -21,7 +21,7 @@ Messages = Mapping[int, Array]
 
 
 class World:
-    """The processes that run agents together: this one alone, or those of a subclass.
+    """The processes that run agents together: here this one alone, and more in a subclass.
 
     Attributes
     ----------
@@ -45,10 +45,10 @@ class World:
         self.sent = np.zeros(2, dtype=np.int64)
 
     def deliver(self, messages: Messages, ways: Ways, like: Array, n_agents: int) -> Callable[[], Messages]:
-        """Begin to send messages of agents here along ways (from, to); return how to wait for those of others.
+        """Send messages of local agents along edges (from, to), and return a function that waits for the others'.
 
-        All messages are arrays as `like` is one. One to several agents of a process travels there once. What arrives
-        stands beside the messages of agents here, by its sender, and may be written over.
+        All messages are arrays like `like`. A message to several agents of one process is sent once. Received
+        messages are returned with those of local agents, by sender, and may be overwritten.
         """
         return lambda: messages
 
@@ -65,7 +65,7 @@ class World:
         return np.flatnonzero(self.owners(n_agents) == self.rank).tolist()
 
     def gather(self, things: Mapping[int, Any], n_agents: int) -> list[Any]:
-        """Return the things of all agents, such as points, in every process."""
+        """Return the objects of all agents, such as points, in every process."""
         known = {agent: thing for part in self.everywhere(dict(things)) for agent, thing in part.items()}
         return [known[agent] for agent in range(n_agents)]
 
@@ -79,17 +79,17 @@ class World:
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Messages and bytes that all processes sent to others so far; all processes ask together."""
+        """Messages and bytes sent between processes so far. All processes must call this together."""
         messages, sent = self.total(self.sent)
         return int(messages), int(sent)
 
     def check_alike(self, about: Mapping[str, Any]) -> None:
-        """Refuse what differs between processes and must not; all ask together, before they begin.
+        """Refuse values that differ between processes. All processes call this together, before they begin.
 
         Raises
         ------
         InvalidInputError
-            In all processes; the message says what differs, and where.
+            In all processes. The message names the value that differs, and the process.
         """
         first, *others = self.everywhere(dict(about))
         for process, other in enumerate(others, 1):
@@ -106,7 +106,7 @@ ONE_PROCESS = World()
 
 @cache
 def _communicator(MPI: Any) -> Any:
-    """Return a communicator of all processes that is ours: messages of others cannot be taken for ours."""
+    """Return a separate communicator of all processes, so that foreign messages cannot be taken for ours."""
     communicator = MPI.COMM_WORLD.Dup()
     if communicator.Get_size() > 1:
         # The others would wait forever for a process that fails.
@@ -115,7 +115,7 @@ def _communicator(MPI: Any) -> Any:
 
 
 def _end_all(communicator: Any, tell: Callable[..., Any], *error: Any) -> None:
-    """Tell of an error that nobody caught, and end all processes; where all fail alike, the first one speaks."""
+    """Report an uncaught error and end all processes. If all fail alike, only the first one reports."""
     time.sleep(min(communicator.Get_rank(), 1))
     tell(*error)
     sys.stderr.flush()
@@ -125,13 +125,13 @@ def _end_all(communicator: Any, tell: Callable[..., Any], *error: Any) -> None:
 class MPIWorld(World):
     """The processes that ``mpiexec`` started together.
 
-    Where nobody catches the error of one process, Ctrl-C among them, it says why and all end. So let a script raise
-    errors, and not call ``sys.exit``, for which the others would wait. Signals reach a process that waits, too.
+    An uncaught error of one process, Ctrl-C included, is reported and ends all of them. So let a script raise errors
+    instead of calling ``sys.exit``, after which the others would wait. Signals also reach a waiting process.
 
     Raises
     ------
     MissingCapabilityError
-        When mpi4py or an MPI library is not installed.
+        If mpi4py or an MPI library is not installed.
 
     Examples
     --------
@@ -184,7 +184,7 @@ class MPIWorld(World):
         return [self._mpi.pickle.loads(part) for part in np.split(values, starts[1:])]
 
     def _wait(self, requests: list[Any]) -> None:
-        """Wait for messages of other processes; MPI itself would wait in a loop that no signal reaches."""
+        """Wait for messages of other processes, open to signals: MPI's own loop does not react to them."""
         begun = time.monotonic()
         while not self._mpi.Request.Testall(requests):
             waited = time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""Costs by automatic differentiation: of arrays, of the factors of W = A Bᵀ, and of the parts of products."""
+"""Costs by automatic differentiation, as functions of arrays, the factors of W = A Bᵀ, or the parts of products."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,18 +27,18 @@ __all__ = ["AutomaticCost", "autograd_cost", "jax_cost", "torch_cost"]
 
 
 class AutomaticCost(Cost):
-    """A cost whose derivatives are automatic, exact to rounding, and come with the value.
+    """A cost with automatic derivatives, exact to rounding and computed with the value.
 
-    The function takes what points are made of: an array X; the factors A (n, j) and B (m, j), for any j, of a matrix
-    of one rank W = A Bᵀ, on which alone it may depend; on a product one argument for each part, which is a pair
-    (A, B) where the part is such a matrix.
+    The function takes the components of points: an array X, or the factors A (n, j) and B (m, j), for any j, of a
+    matrix W = A Bᵀ of fixed rank, on which alone it may depend. On a product it takes one argument for each part, a
+    pair (A, B) if the part is such a matrix.
 
-    Arrays reach the function as they are where they are of its library, and else by way of numpy. Derivatives are of
-    the library of the point; by complex numbers they are ∂/∂Re + i ∂/∂Im, so that f changes by Re tr(Gᴴ dX).
+    Arrays of the function's library are passed unchanged, others by way of numpy. Derivatives are in the point's
+    library. For complex numbers they are ∂/∂Re + i ∂/∂Im, so that f changes by Re tr(Gᴴ dX).
 
-    The derivative G by W is known by its actions: those of f([A 0 Y], [B X 0]) by the two factors end in G X and
-    Gᵀ Y. Nothing is divided by singular values or their gaps, so tied
-    singular values are no special case, and no n × m array is formed unless the function does.
+    The derivative G by W is known by its actions: the derivatives of f([A 0 Y], [B X 0]) by the two factors end in G
+    X and Gᵀ Y. Singular values and their gaps are never divisors, so tied values need no special case, and no n × m
+    array is formed unless the function forms one.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class AutomaticCost(Cost):
     Raises
     ------
     InvalidInputError
-        For what is no function of arrays. From `value`, `gradient` and `hessian`, when the function returns no finite
+        If it is not a function of arrays. From `value`, `gradient` and `hessian` if the function returns no finite
         number at the first point or depends on more than A Bᵀ.
 
     References
@@ -77,7 +77,7 @@ class AutomaticCost(Cost):
             )
         backend.module()
         self.function = function
-        # One that compiles can do more.
+        # A backend that compiles has more methods.
         self.backend: Any = backend
         self.__doc__ = function.__doc__
 
@@ -89,7 +89,7 @@ class AutomaticCost(Cost):
         return self._number(self.function(*arguments))
 
     def refuses(self, point_type: type) -> str | None:
-        """Return in a sentence why the function is none of points of a class, or None."""
+        """Return one sentence on why the function does not take points of a class, or None."""
         reason = super().refuses(point_type)
         if reason is not None or issubclass(point_type, Parts | TensorPoint):
             return reason
@@ -100,7 +100,7 @@ class AutomaticCost(Cost):
         return f"{self._name} does not take a point of type {kind}; write a function of {wanted}."
 
     def _takes(self, count: int) -> bool:
-        """Return whether the function can be called with a number of arguments, as far as it says so."""
+        """Return whether the function's signature allows a number of arguments."""
         with suppress(ValueError):
             try:
                 inspect.signature(self.function).bind(*range(count))
@@ -116,7 +116,7 @@ class AutomaticCost(Cost):
         return self._number(self._ready("value", self._taken(point), point)(forms.flat_of(point)))
 
     def evaluated(self, point: Any) -> Any:
-        """Return what the function makes of a point, unchecked."""
+        """Return the function's value at a point, unchecked."""
         given = map(self.backend.given, forms.flat_of(point))
         found = self._function_of(forms.form_of(point))(*given)
         return ns.to_numpy(found) if ns.is_array(found) else found
@@ -124,9 +124,9 @@ class AutomaticCost(Cost):
     def as_one(
         self, name: str, function: Callable[..., Any], first: Sequence[Any], key: Sequence[Any]
     ) -> Any:
-        """Return a function of points that asks this one, compiled; as it is where that cannot be done.
+        """Return a compiled function of points that calls this one, or an uncompiled one if that fails.
 
-        The last one of each precision is kept beside what else is compiled, for those whose parts `key` are equal.
+        The last one of each precision is cached with the other compiled functions, for equal parts `key`.
         """
         leaf = forms.flat_of(first[0])[0]
         if not self.backend.compiles or self.backend.name not in ns.namespace(leaf).__name__:
@@ -137,7 +137,7 @@ class AutomaticCost(Cost):
             try:
                 kept[place][1](*first)
             except Exception:
-                # Something asks for numbers on the way.
+                # The function needs concrete numbers on the way.
                 kept[place] = key, None
         return kept[place][1] or function
 
@@ -150,7 +150,7 @@ class AutomaticCost(Cost):
         return self._number(value), gradient
 
     def unread(self, point: Any) -> tuple[Any, Any]:
-        """Return `value_and_gradient`, but the value as the function gave it, where it lies."""
+        """Return `value_and_gradient`, with the function's own value on its device."""
         form, leaves = self._taken(point), forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
         slopes = self._ready("slopes", form, point)
@@ -167,7 +167,7 @@ class AutomaticCost(Cost):
         return self.hessian_along(point)(direction)
 
     def hessian_along(self, point: Any) -> Callable[[Any], Any]:
-        """Return `hessian` at a point; what depends on the point alone is done once."""
+        """Return `hessian` at a point, with the work for the point done once."""
         form, leaves = self._taken(point), forms.leaves_of(point)
         arguments = [forms.widened(leaf) for leaf in leaves]
         bent = self._ready("bent", form, point)
@@ -192,7 +192,7 @@ class AutomaticCost(Cost):
         return along
 
     def _taken(self, point: Any) -> forms.Form:
-        """Return the form of a point; look at the function once for each."""
+        """Return the form of a point, and probe the function once for each form."""
         form = forms.form_of(point)
         if form not in self._known.probed:
             if isinstance(point, Parts | TensorPoint) and not self._takes(len(point.parts)):
@@ -205,14 +205,14 @@ class AutomaticCost(Cost):
 
     @cached_property
     def _known(self) -> SimpleNamespace:
-        # The forms that were probed; what was made of the function, and in which run it was held against it.
+        # The probed forms, the functions derived from the function, and the run in which they were compared with it.
         return SimpleNamespace(probed=set(), made={}, held={})
 
     def _ready(self, kind: str, form: forms.Form, point: Any) -> Any:
-        """Return what finds the value, the slopes or the second derivatives ("bent") by a list of arrays.
+        """Return the function for the value, the slopes or the second derivatives ("bent") by a list of arrays.
 
-        Compiled functions hold what they found outside when they were compiled. So they are for runs alone, in which
-        nothing is bound anew, and once a run they are held against the function as it is.
+        Compiled functions hold outside values from the time of compilation. So they serve runs alone, during which no
+        name is rebound, and once per run they are compared with the original.
         """
         if self.backend.compiles:
             run = current_run()
@@ -237,12 +237,12 @@ class AutomaticCost(Cost):
         return getattr(backend, kind)(function, count)
 
     def _hold(self, form: forms.Form, arguments: list[Array]) -> None:
-        """Hold value and slopes that were compiled against the function; where they differ, compile anew."""
+        """Compare compiled value and slopes with the function, and compile again if they differ."""
         known = self._known
         try:
             value, plain = self._make("slopes", form, self.backend.uncompiled())(arguments)
         except Exception:
-            # The library cannot do without compiling, or it is an error that the compiled one will raise.
+            # The library needs compilation, or the compiled function will raise the same error.
             known.made.clear()
             return
         compiled, found = self._kept("slopes", form)(arguments)
@@ -254,12 +254,12 @@ class AutomaticCost(Cost):
             for (part, other), size in zip(pairs, sizes, strict=True)
         ):
             known.made.clear()
-            # Perhaps it is a function within that is compiled by the user.
+            # The user may have compiled an inner function.
             self.backend.forget()
 
     @cached_property
     def weighted(self) -> "AutomaticCost":
-        """The weighted sum of the numbers that the function returns for many points; weights are its second part."""
+        """The weighted sum of the function's values at many points; the second part holds the weights."""
 
         def total(points: Any, weights: Any) -> Any:
             values = self.function(points)
@@ -279,7 +279,7 @@ class AutomaticCost(Cost):
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
                 f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part of a "
-                f"complex one; several, such as residuals and constraints, are made by {self.backend.name}_residuals."
+                f"complex one; {self.backend.name}_residuals takes several, such as residuals and constraints."
             )
         return float(number)
 
@@ -307,7 +307,7 @@ class AutomaticCost(Cost):
         found: Sequence[Array],
         again: Callable[..., Any],
     ) -> Any:
-        """Return derivatives in the form of a point; `again` finds those for other blocks of a leaf, X and Y."""
+        """Return derivatives in the form of a point; `again` computes those for other blocks X and Y of a leaf."""
         parts: list[Any] = []
         place = 0
         for i, leaf in enumerate(leaves):
@@ -337,7 +337,7 @@ class AutomaticCost(Cost):
             return
         if not np.isfinite(value):
             raise InvalidInputError(f"{self._name} is {value} at the first point; start elsewhere.")
-        # A value near 0 may be a difference of large ones; that of a multiple of the point shows their scale.
+        # A value near 0 may be a difference of large ones, whose scale the value at a multiple of the point shows.
         with np.errstate(all="ignore"):
             other = at(_flat(map(forms.turned, forms.leaves_of(point))))
             elsewhere = at([1.5 * part for part in flat])
@@ -354,13 +354,13 @@ def _flat(arguments: Iterable[Any]) -> list[Array]:
 
 
 def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
-    """Turn a function written with ``autograd.numpy`` into a cost whose derivatives are automatic.
+    """Turn a function written with ``autograd.numpy`` into a cost with automatic derivatives.
 
     Parameters
     ----------
     function : callable
-        Of the point alone, where points are arrays; of the two factors A and B of W = A Bᵀ, on matrices of one rank;
-        of one argument for each part, on products (see `AutomaticCost`).
+        It takes the point if points are arrays, the two factors A and B of W = A Bᵀ on matrices of fixed rank, and
+        one argument for each part on products (see `AutomaticCost`).
 
     Returns
     -------
@@ -369,15 +369,15 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
     Raises
     ------
     InvalidInputError
-        For what is no function of arrays.
+        If it is not a function of arrays.
     MissingCapabilityError
-        Where autograd is not installed.
+        If autograd is not installed.
 
     See Also
     --------
-    jax_cost : compiled, on accelerators too.
+    jax_cost : compiled, also for accelerators.
     torch_cost : tensors of PyTorch.
-    rmopt.costs.autograd_residuals : functions of several numbers.
+    rmopt.costs.autograd_residuals : functions with several values.
 
     Examples
     --------
@@ -398,10 +398,10 @@ def autograd_cost(function: Callable[..., Any]) -> AutomaticCost:
 
 
 def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
-    """Turn a function written with ``jax.numpy`` into a cost, as `autograd_cost` does; solvers run it compiled.
+    """Turn a function written with ``jax.numpy`` into a cost, as `autograd_cost` does, compiled in solvers.
 
-    It switches JAX to double precision: make the data after that, or they are of single precision. Outside of
-    runs the function is not compiled; once a run, what is compiled is held against the function itself.
+    It switches JAX to double precision: create data after that, or they are in single precision. Outside runs the
+    function is not compiled. Once per run the compiled version is compared with the function itself.
 
     Parameters
     ----------
@@ -411,7 +411,7 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
     Raises
     ------
     MissingCapabilityError
-        Where JAX is not installed.
+        If JAX is not installed.
 
     Examples
     --------
@@ -428,11 +428,11 @@ def jax_cost(function: Callable[..., Any]) -> AutomaticCost:
 
 
 def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
-    """Turn a function of PyTorch's tensors into a cost, as `autograd_cost` does.
+    """Turn a function of PyTorch tensors into a cost, as `autograd_cost` does.
 
-    The function gets a point that is a tensor itself, without a copy, where it lies. Others become tensors of the
-    point's precision, double unless it is single. PyTorch does not multiply matrices of two precisions: convert data
-    in the function, ``data.to(x.dtype)``.
+    A point that is a tensor is passed without a copy, on its device. Others become tensors of the point's precision,
+    double unless it is single. PyTorch does not multiply matrices of two precisions: convert data in the function by
+    ``data.to(x.dtype)``.
 
     Parameters
     ----------
@@ -442,6 +442,6 @@ def torch_cost(function: Callable[..., Any]) -> AutomaticCost:
     Raises
     ------
     MissingCapabilityError
-        Where PyTorch is not installed.
+        If PyTorch is not installed.
     """
     return AutomaticCost(function, TORCH)

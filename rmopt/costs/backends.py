@@ -23,17 +23,17 @@ Bent = Callable[[Sequence[Array]], Product]
 class Backend(ABC):
     """A library that differentiates functions of arrays.
 
-    Its own arrays it is given as they are, those of other libraries by way of numpy. Derivatives are arrays of the
-    library of what they are taken by, and by complex numbers ∂/∂Re + i ∂/∂Im.
+    It takes its own arrays unchanged, and those of other libraries by way of numpy. Derivatives are in the library of
+    their arguments, and are ∂/∂Re + i ∂/∂Im for complex numbers.
 
     Attributes
     ----------
     name : str
-        Of its package.
+        The name of its package.
     compiles : bool
-        Whether functions are compiled before they are called; if so it has the methods of `Jax`, too.
+        Whether functions are compiled before calls. Then it also has the methods of `Jax`.
     conjugates : bool
-        Whether its own derivatives by complex numbers are ∂/∂Re − i ∂/∂Im.
+        Whether its own complex derivatives are ∂/∂Re − i ∂/∂Im.
 
     References
     ----------
@@ -46,7 +46,7 @@ class Backend(ABC):
     conjugates: bool = True
 
     def module(self, part: str = "") -> Any:
-        """Return the library, or a part of it such as ``".numpy"``; say how to install it where it is missing."""
+        """Return the library, or a part of it such as ``".numpy"``; the error explains how to install it."""
         try:
             return importlib.import_module(self.name + part)
         except ImportError as error:
@@ -56,38 +56,38 @@ class Backend(ABC):
             ) from error
 
     def taken(self, array: Array) -> Array:
-        """Return an array of the library or of numpy as it is, and one of another library as one of numpy."""
+        """Return an array of the library or of numpy unchanged, and one of another library in numpy."""
         if type(array) is np.ndarray or self.name in ns.namespace(array).__name__:
             return array
         if "cpu" not in str(ns.device_of(array)).lower():
             raise InvalidInputError(
-                f"a function of {self.name} meets a point on {ns.device_of(array)}; write it in the words of the "
-                "library of the point, or begin with an array of numpy."
+                f"a function of {self.name} meets a point on {ns.device_of(array)}; write it with functions of the "
+                "point's library, or begin with an array of numpy."
             )
         return ns.to_numpy(array)
 
     def given(self, array: Array) -> Any:
-        """Return an array as the library takes it; functions must not write into points."""
+        """Return an array in the library's type; functions must not write into points."""
         view = self.taken(array).view()
         view.flags.writeable = False
         return view
 
     def back(self, slopes: Sequence[Any], arrays: Sequence[Array]) -> list[Array]:
-        """Return derivatives by some arrays as these are: in their library, place and precision."""
+        """Return derivatives by some arrays in the library, device and precision of these."""
         found = map(ns.matched, slopes, arrays)
         return [*map(ns.conj, found)] if self.conjugates else [*found]
 
     def value(self, function: Callable[..., Any]) -> Callable[[Sequence[Array]], Any]:
-        """Return a function of the list of arguments that returns the value."""
+        """Return a function from the list of arguments to the value."""
         return lambda arrays: function(*map(self.given, arrays))
 
     @abstractmethod
     def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
-        """Return a function of a list of so many arguments that returns the value and the derivatives by all."""
+        """Return a function from a list of `count` arguments to the value and the derivatives by all."""
 
     @abstractmethod
     def bent(self, function: Callable[..., Any], count: int) -> Bent:
-        """Return a function of so many arguments that returns the products with the second derivative there.
+        """Return a function from the arguments to the products with the second derivative there.
 
         These map changes of the arguments to changes of the derivatives by them.
         """
@@ -105,7 +105,7 @@ class Autograd(Backend):
     name = "autograd"
 
     def slopes(self, function: Callable[..., Any], count: int) -> Slopes:
-        # A tuple of arguments costs autograd a third more than one.
+        # Autograd takes a third longer for a tuple of arguments than for one.
         alone = count == 1
         differentiated = self.module().value_and_grad(_tied(function), 0 if alone else tuple(range(count)))
 
@@ -117,8 +117,8 @@ class Autograd(Backend):
 
     def bent(self, function: Callable[..., Any], count: int) -> Bent:
         make_vjp, pack = self.module().make_vjp, self.module(".builtins").tuple
-        # Reverse over reverse, for not all of autograd's primitives have forward derivatives. The graph is made once
-        # for a point; what it maps backwards it maps forwards too, since second derivatives are symmetric.
+        # Reverse over reverse, since not all of autograd's primitives have forward derivatives. The graph is made
+        # once for a point. Its backward map is also the forward map, since second derivatives are symmetric.
         alone = count == 1
         places = 0 if alone else tuple(range(count))
         inner = self.module().grad(_tied(function), places)
@@ -142,9 +142,9 @@ class Autograd(Backend):
 
 
 def _tied(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function; a value that depends on no argument is tied to them, where autograd would warn.
+    """Return the function, with a constant value tied to the arguments, for which autograd would warn.
 
-    A number of Python's is meant to be constant: the flat part of a hinge, say. One of numpy's was cut off.
+    A Python number is meant to be constant, as the flat part of a hinge. A numpy number was cut off.
     """
     from autograd.numpy import real
     from autograd.tracer import isbox
@@ -155,8 +155,8 @@ def _tied(function: Callable[..., Any]) -> Callable[..., Any]:
             return value
         if isinstance(value, np.generic):
             warn(
-                "autograd sees no way from the point to the value of the cost, and takes the gradient for zero; "
-                "compute with autograd.numpy throughout, without copies into arrays of numpy.",
+                "autograd finds no path from the point to the value of the cost, so its gradient is zero; compute "
+                "with autograd.numpy throughout, without copies into arrays of numpy.",
                 RuntimeWarning,
             )
         return value + 0.0 * sum(real(argument).sum() for argument in arguments)
@@ -170,7 +170,7 @@ class Jax(Backend):
     Parameters
     ----------
     compiles : bool
-        Otherwise functions run as they stand, also those that `jax.jit` has compiled.
+        Otherwise functions run uncompiled, even those wrapped in `jax.jit`.
     """
 
     name = "jax"
@@ -180,7 +180,7 @@ class Jax(Backend):
 
     def module(self, part: str = "") -> Any:
         found = super().module(part)
-        # Gradients of single precision would end each run at 1e-4.
+        # With gradients in single precision each run would end at 1e-4.
         super().module().config.update("jax_enable_x64", True)
         return found
 
@@ -188,29 +188,29 @@ class Jax(Backend):
         return self.module(".numpy").asarray(self.taken(array))
 
     def uncompiled(self) -> Backend:
-        """Return the library as it is without compiling."""
+        """Return the library without compilation."""
         return Jax(compiles=False)
 
     def forget(self) -> None:
-        """Throw away what was compiled anywhere in the process."""
+        """Discard all compiled functions of the process."""
         self.module().clear_caches()
 
     def _ready(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, compiled, or run without what the user's own `jax.jit` has compiled."""
+        """Return the function, compiled, or run with the user's own `jax.jit` disabled."""
         return self.compiled(function) if self.compiles else self.module().disable_jit()(function)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function compiled; arrays that it finds outside are its arguments, not part of the program."""
+        """Return a compiled function, with outside arrays as arguments instead of constants of the program."""
         jax, tree, core = (self.module(part) for part in ("", ".tree_util", ".extend.core"))
         made: dict[Any, Any] = {}
         with suppress(ValueError):
-            # Parts are known already where another function was compiled before.
+            # Parts are known already if another function was compiled before.
             tree.register_pytree_node(Parts, lambda point: (point.parts, None), lambda _, parts: Parts(parts))
 
         def call(*arguments: Any) -> Any:
             flat, form = tree.tree_flatten(arguments)
             if any(isinstance(one, jax.core.Tracer) for one in flat):
-                # It is part of another one.
+                # It is part of another function.
                 return function(*arguments)
             key = form, *((np.shape(one), getattr(one, "dtype", None)) for one in flat)
             if key not in made:
@@ -264,7 +264,7 @@ class Torch(Backend):
     def given(self, array: Array) -> Any:
         array = self.taken(array)
         if isinstance(array, self.module().Tensor):
-            # Nothing is recorded of tensors that were made in inference mode.
+            # No graph is recorded for tensors made in inference mode.
             return array.clone() if array.is_inference() else array.detach()
         # A copy: tensors have no negative strides, and must not write into points.
         return self.module().tensor(np.ascontiguousarray(array))
@@ -277,7 +277,7 @@ class Torch(Backend):
         return call
 
     def bent(self, function: Callable[..., Any], count: int) -> Bent:
-        # What is not recorded would have second derivatives of zero.
+        # Unrecorded operations would have zero second derivatives.
         recorded = self.module().inference_mode(False)
 
         def at(arrays: Sequence[Array]) -> Product:
@@ -294,7 +294,7 @@ class Torch(Backend):
         return recorded(at)
 
     def _followed(self, function: Callable[..., Any], arrays: Sequence[Array]) -> tuple[Any, list[Any]]:
-        """Return the value of a function with the graph of how it was made, and what to differentiate by."""
+        """Return the value of a function with its graph, and the tensors to differentiate by."""
         with self.module().inference_mode(False):
             wanted = [self.given(array).requires_grad_() for array in arrays]
             value = function(*wanted)
@@ -306,7 +306,7 @@ class Torch(Backend):
         return value, wanted
 
     def _of(self, value: Any, wanted: list[Any], **graph: bool) -> Any:
-        """Return the derivatives of a number; zeros where it does not depend on a tensor."""
+        """Return the derivatives of a number, zero for tensors on which it does not depend."""
         torch = self.module()
         if not value.requires_grad:
             return [torch.zeros_like(one) for one in wanted]

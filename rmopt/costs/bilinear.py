@@ -17,14 +17,14 @@ from rmopt.errors import InvalidInputError
 
 
 class Bilinear(FiniteSum):
-    """Common ground of the costs whose terms are φ(lᵀ W r, y), with l a row of one matrix.
+    """The base of costs with terms φ(lᵀ W r, y) for rows l of one matrix.
 
     Attributes
     ----------
     left, right : CSR arrays, shapes (N, n) and (M, m)
-        The rows that terms refer to.
+        The rows to which terms refer.
     rows : (array or CSR array, array or CSR array)
-        The same, as sums multiply them.
+        The same rows in the form for products.
     loss : Loss
 
     References
@@ -40,7 +40,7 @@ class Bilinear(FiniteSum):
     loss: Loss
 
     def _take(self, left: Any, right: Any, names: tuple[str, str]) -> None:
-        """Keep copies of the rows as sums multiply them: arrays where half of the numbers or more are not zero."""
+        """Store copies of the rows in the form for products: arrays if at least half of the numbers are not zero."""
         first = checked_matrix(left, names[0], copy=True)
         other = first if right is left else checked_matrix(right, names[1], copy=True)
         self.rows = first, other
@@ -55,7 +55,7 @@ class Bilinear(FiniteSum):
 
     @abstractmethod
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
-        """Return what a list of terms looks at.
+        """Return the rows and targets of a list of terms.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class Bilinear(FiniteSum):
         Returns
         -------
         left, plus, minus : int64 arrays, shape (N,)
-            The left row, the right row, and the right row to subtract (−1: none).
+            The left row, the right row, and the right row to subtract (−1 for none).
         targets : float array, shape (N,)
         """
 
@@ -127,14 +127,14 @@ class BilinearSum(Bilinear):
     left : array or sparse matrix, shape (N, n)
     right : array or sparse matrix, shape (N, m)
     loss : Loss, optional
-        The hinge unless given.
+        Defaults to the hinge.
     targets : array, shape (N,), optional
-        Ones unless given.
+        Defaults to ones.
 
     See Also
     --------
-    TripletSum : order in place of targets.
-    problems.subspace.MatrixCompletion : known entries, with one factor solved for.
+    TripletSum : order instead of targets.
+    problems.subspace.MatrixCompletion : known entries, with one factor in closed form.
 
     Examples
     --------
@@ -181,22 +181,22 @@ class BilinearSum(Bilinear):
 class TripletSum(Bilinear):
     """Σ φ(qᵀ W (d₊ − d₋), 1) over triplets (query, positive, negative) of row numbers.
 
-    With the hinge this is the ranking loss of Shalit et al. (2012), §7.1.1. Triplets are kept as
-    row numbers; rows are never copied.
+    With the hinge this is the ranking loss of Shalit et al. (2012), §7.1.1. Triplets are row numbers, and rows are
+    never copied.
 
     Parameters
     ----------
     queries : array or sparse matrix, shape (N, n)
     documents : array or sparse matrix, shape (M, m)
     loss : Loss, optional
-        The hinge unless given.
+        Defaults to the hinge.
     triplets : int array, shape (T, 3), optional
-        The terms of the sum. Without them the cost is a stream: a sampler brings the triplets, and
-        only sums over given terms can be evaluated.
+        The terms of the sum. Without them the cost is a stream: a sampler draws the triplets, and only sums over
+        given terms can be evaluated.
 
     See Also
     --------
-    BilinearSum : targets in place of an order.
+    BilinearSum : targets instead of an order.
     problems.similarity.LoretaSimilarity : the estimator.
 
     Examples
@@ -219,7 +219,7 @@ class TripletSum(Bilinear):
 
     @property
     def n_terms(self) -> int | None:
-        """Number of triplets; None for a stream."""
+        """Number of triplets, or None for a stream."""
         return None if self.triplets is None else len(self.triplets)
 
     @property
@@ -243,14 +243,14 @@ class TripletSum(Bilinear):
 
 
 def scores(point: Any, left: Any, right: Any) -> Array:
-    """Return lᵢᵀ W rᵢ for the paired rows of two matrices, at a point that may be an array."""
+    """Return lᵢᵀ W rᵢ for the paired rows of two matrices, also at a point that is an array."""
     if not isinstance(point, np.ndarray):
         return np.asarray(point.bilinear(left, right))
     return row_dots(right, left @ point)
 
 
 def _taken(rows: Any, places: Array) -> Any:
-    """Return rows by their numbers; all of them in their order as they are."""
+    """Return rows by their numbers, without a copy for all rows in order."""
     n = rows.shape[0]
     return rows if len(places) == n and np.array_equal(places, np.arange(n)) else rows[places]
 
@@ -265,7 +265,7 @@ def _scaled(rows: Any, factors: Array) -> Any:
 
 
 def checked_triplets(triplets: Any, n_queries: int, n_documents: int) -> Array:
-    """Return triplets of numbers of rows that exist as an int64 array of shape (T, 3), or refuse them."""
+    """Return triplets as an int64 array of shape (T, 3), and refuse rows that do not exist."""
     rows = index_rows("triplets", triplets, (n_queries, n_documents, n_documents))
     if not len(rows):
         raise InvalidInputError("triplets are empty; give at least one (query, positive, negative).")

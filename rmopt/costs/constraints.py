@@ -1,4 +1,4 @@
-"""Terms beside a cost, with kinks or constraints: problems that have them, and the augmented Lagrangian."""
+"""Problems with kinks or constraints in addition to a cost, and the augmented Lagrangian."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ MADE_BY = "a cost: rmopt.autograd_cost(function) of one number, rmopt.autograd_r
 
 
 class CompositeProblem(Problem):
-    """Minimise a cost f and terms h(c(x)) whose h is `Proximable`; of constraints h is 0 or infinity."""
+    """Minimise a cost f and terms h(c(x)) with a `Proximable` h, which is 0 or infinity for constraints."""
 
     equalities: Sequence[Cost]
     inequalities: Sequence[Cost]
@@ -43,16 +43,16 @@ class CompositeProblem(Problem):
     @property
     def beyond(self) -> str:
         """What a solver of the cost alone would leave out."""
-        return "knows no constraints; take AugmentedLagrangian, with a full-gradient solver as `inner`"
+        return "takes no constraints; use AugmentedLagrangian, with a full-gradient solver as `inner`"
 
     @property
     def terms(self) -> list[tuple[Proximable, Cost | None]]:
-        """All h with their c: equalities, inequalities, and others."""
+        """All h with their c: equalities, inequalities and others."""
         equal = [(ZERO, one) for one in self.equalities]
         return [*equal, *((NOT_POSITIVE, one) for one in self.inequalities)]
 
     def inner(self, of: Cost | None, point: Any) -> Array:
-        """Return the c of a term at a point, or refuse what is no real number."""
+        """Return the c of a term at a point, and refuse values that are not real numbers."""
         if of is None or isinstance(of, ResidualSum):
             return Envelope(ZERO, of, 1.0).inner(point)
         return np.array([Problem(self.manifold, of).value(point)])
@@ -62,15 +62,15 @@ class CompositeProblem(Problem):
 class ConstrainedProblem(CompositeProblem):
     """Minimise `cost` on `manifold`, subject to h(x) = 0 and g(x) ≤ 0.
 
-    A constraint is a cost whose value is h or g; or a `ResidualSum`, as `autograd_residuals` makes one of a function,
-    whose residuals are as many constraints: sign and weight stand in the function.
+    A constraint is a cost with the value h or g, or a `ResidualSum`, as from `autograd_residuals`, with one
+    constraint for each residual. The function contains sign and weight.
 
     Attributes
     ----------
     manifold : Manifold
     cost : Cost
     equalities, inequalities : sequence of Cost
-        What must be 0, and what must not be positive.
+        Costs that must be 0, and costs that must not be positive.
 
     Raises
     ------
@@ -98,10 +98,10 @@ class ConstrainedProblem(CompositeProblem):
 
 @dataclass(frozen=True)
 class NonsmoothProblem(CompositeProblem):
-    """Minimise f(x) + h(x) or f(x) + h(c(x)) on a manifold, where f is smooth and h has kinks or bounds.
+    """Minimise f(x) + h(x) or f(x) + h(c(x)) on a manifold, for a smooth f and an h with kinks or bounds.
 
-    `ProximalGradient` takes h(x) whose h is finite, and ends with exact zeros. `AugmentedLagrangian` takes all of
-    them. Every solver takes ``Problem(manifold, cost + h.smoothed(eps, of))``.
+    `ProximalGradient` takes h(x) with a finite h, and ends with exact zeros. `AugmentedLagrangian` takes all of these
+    problems, and every solver takes ``Problem(manifold, cost + h.smoothed(eps, of))``.
 
     Attributes
     ----------
@@ -110,9 +110,9 @@ class NonsmoothProblem(CompositeProblem):
         f; None is 0.
     h : Proximable
     of : ResidualSum, optional
-        c, as `autograd_residuals` makes one of a function; the point, as an array, unless given.
+        c, for example from `autograd_residuals`. Defaults to the point as an array.
     equalities, inequalities : sequence of Cost, optional
-        As in `ConstrainedProblem`, besides.
+        Further constraints, as in `ConstrainedProblem`.
 
     Raises
     ------
@@ -162,12 +162,12 @@ class NonsmoothProblem(CompositeProblem):
     def beyond(self) -> str:
         """What a solver of the cost alone would leave out."""
         return (
-            "sees no kinks; take ProximalGradient or AugmentedLagrangian, or Problem(manifold, cost + "
+            "ignores kinks; use ProximalGradient or AugmentedLagrangian, or Problem(manifold, cost + "
             "h.smoothed(eps))"
         )
 
     def value(self, point: Any) -> float:
-        """Return f + h(c) at a point; of an h that stands for a constraint f alone."""
+        """Return f + h(c) at a point, or f alone if h represents a constraint."""
         value = super().value(point)
         return value + self.h.value(self.inner(self.of, point)) if self.h.is_finite else value
 
@@ -226,7 +226,7 @@ class AugmentedCost(Cost):
         return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return both; the terms are evaluated once."""
+        """Return cost and gradient with one evaluation of the terms."""
         value, gradient = self.problem.cost.value_and_gradient(point)
         parts = self.parts(point)
         gradient = self.pulled(point, [force for *_, force in parts], gradient)
@@ -241,7 +241,7 @@ class AugmentedCost(Cost):
         for one, force in zip(self.envelopes, forces, strict=True):
             weight, pull = one.pull(point, force)
             if not isinstance(point, Parts) and one.of is not None:
-                # One of another shape would be stretched to that of the cost's.
+                # Another shape would be broadcast to that of the cost's.
                 pull = ambient_at(self.problem.manifold, point, pull, one.of)
             parts.append((weight, pull))
         return total(parts)

@@ -1,6 +1,6 @@
 """Convex functions of a positive semidefinite matrix W, evaluated at a factor Y of W = YYᵀ.
 
-Nothing here is of size p × p: a cost sees the p × d factor, and its gradient ∇f(W) is an operator.
+No array here has size p × p: a cost takes the p × d factor, and its gradient ∇f(W) is an operator.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Mixture = Callable[[Array], tuple[float, Array]]
 
 
 class LocalModel(ABC):
-    """What is known of f around W = YYᵀ.
+    """The value and derivatives of f around W = YYᵀ.
 
     Attributes
     ----------
@@ -58,25 +58,25 @@ class LocalModel(ABC):
 
 
 class ConvexCost(Cost):
-    """A convex function f of W ⪰ 0 that is known at factors Y of W = YYᵀ. Costs can be added.
+    """A convex function f of W ⪰ 0, evaluated at factors Y of W = YYᵀ. Costs can be added.
 
     Attributes
     ----------
     shape : (int, int)
-        The numbers of rows and columns of W, (p, p); a cost that fits all sizes, as `Trace` does, has none.
+        The numbers of rows and columns of W, (p, p). A cost that fits all sizes, as `Trace` does, has no shape.
     lower_bound : float or None
-        A number with f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0, which a certificate of optimality
-        rests on: 0 for a loss that is never negative. None: not stated, and nothing is certified. It is a premise, as
-        convexity is: a value below it is refused, but that none was seen proves nothing.
+        A number with f(W) ≥ lower_bound + trace_weight · tr W for every W ⪰ 0, the premise of a certificate of
+        optimality: 0 for a loss that is never negative, and None if unknown, without certificates. Like convexity it
+        cannot be verified: a value below it is refused, but the absence of one proves nothing.
     trace_weight : float
-        The weight of tr W in that bound; `Trace` adds it.
+        The weight of tr W in that bound, added by `Trace`.
     smooth_slope : bool
         Whether second derivatives are continuous.
 
     See Also
     --------
-    EmbeddedCost : less to write where a cost depends on embeddings of objects.
-    rmopt.solvers.RankIncremental : minimises these to a certified minimum.
+    EmbeddedCost : less to write for a cost of embedded objects.
+    rmopt.solvers.RankIncremental : minimises such costs to a certified minimum.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class ConvexCost(Cost):
         return self.at(_factor(point)).value
 
     def gradient(self, point: Any) -> Any:
-        """Return ∇f at a point, as an operator; at a factor Y the gradient of Y ↦ f(YYᵀ), as an array."""
+        """Return ∇f at a point as an operator, or at a factor Y the gradient of Y ↦ f(YYᵀ) as an array."""
         return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
@@ -126,7 +126,7 @@ class ConvexCost(Cost):
     def hessian(self, point: Any, direction: Any) -> Any:
         """Return the derivative of ∇f along the symmetric part of an ambient direction, best given by factors.
 
-        At a factor Y it is that of the gradient there.
+        At a factor Y it is the derivative of the gradient there.
         """
         return self.hessian_along(point)(direction)
 
@@ -144,7 +144,7 @@ class ConvexCost(Cost):
         return along
 
     def preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
-        """Return the preconditioner of factors, where the cost has one: a method ``preconditioner(Y, floor=0.0)``."""
+        """Return the preconditioner of factors, if the cost has a method ``preconditioner(Y, floor=0.0)``."""
         if isinstance(point, np.ndarray) and hasattr(self, "preconditioner"):
             return self.preconditioner(point)
         return super().preconditioner_at(point)
@@ -156,7 +156,7 @@ class ConvexCost(Cost):
 
 
 def _factor(point: Any) -> Array:
-    """Return Y with W = YYᵀ: a point of factors is one itself."""
+    """Return Y with W = YYᵀ, which a point of factors is itself."""
     return point if isinstance(point, np.ndarray) else point.factor()
 
 
@@ -170,20 +170,20 @@ class SumOfCosts(ConvexCost):
     Parameters
     ----------
     *parts : ConvexCost
-        Of matrices of one size; a `Trace` fits all sizes.
+        Costs of matrices of one size. A `Trace` fits all sizes.
 
     Raises
     ------
     InvalidInputError
-        When the parts are of matrices of different sizes.
+        If the parts are of matrices of different sizes.
     """
 
     def __init__(self, *parts: ConvexCost) -> None:
         shapes = {part.shape for part in parts if hasattr(part, "shape")}
         if len(shapes) != 1:
             raise InvalidInputError(
-                "a sum of costs needs a loss that knows its size, and all of one size; "
-                f"got {', '.join(str(shape) for shape in sorted(shapes)) or 'only Trace'}."
+                "a sum of costs needs a loss with a size, and all of one size; got "
+                f"{', '.join(str(shape) for shape in sorted(shapes)) or 'only Trace'}."
             )
         self.parts = parts
         self.shape = shapes.pop()
@@ -239,7 +239,7 @@ class _SumModel(LocalModel):
 
 
 class Trace(ConvexCost):
-    """The trace norm β tr W of a positive semidefinite matrix, which is β ‖Y‖²; it fits every size.
+    """The trace norm β tr W = β ‖Y‖² of a positive semidefinite matrix of any size.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class Trace(ConvexCost):
     Raises
     ------
     InvalidInputError
-        For another β.
+        If β is not positive.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Convex costs of embedded objects, Z = F Y for the rows F of a feature matrix: of inner products and distances."""
+"""Convex costs of inner products and distances of embedded objects Z = F Y, for a feature matrix F."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 class EmbeddedCost(ConvexCost):
     """A cost ℓ(m) of measurements m that are linear in F W Fᵀ, with F the features of some objects.
 
-    At a factor, F W Fᵀ = Z Zᵀ with Z = F Y the objects' embeddings. A subclass says how embeddings are measured
-    (`measure`, and its adjoint `spread`) and what the measurements cost (`loss`).
+    At a factor, F W Fᵀ = Z Zᵀ with Z = F Y the objects' embeddings. A subclass defines the measurements (`measure`,
+    and its adjoint `spread`) and their cost (`loss`).
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class EmbeddedCost(ConvexCost):
     def measure(self, A: Array, B: Array) -> Array:
         """Return the measurements of the symmetric part of ABᵀ for embeddings A and B, shape (n_objects, d).
 
-        A is B at a point; it saves work to notice that.
+        At a point A is B, which can save work.
         """
 
     @abstractmethod
@@ -89,7 +89,7 @@ class EmbeddedCost(ConvexCost):
         return EmbeddedModel(self, Y)
 
     def mixture(self, factors: Sequence[Array]) -> Mixture:
-        """Return f as a function of weights (see `ConvexCost.mixture`): the features are not touched again."""
+        """Return f as a function of weights (see `ConvexCost.mixture`), which no longer needs the features."""
         measured = [self.measure(Z, Z) for Z in (self.features @ Y for Y in factors)]
 
         def value_and_slopes(weights: Array) -> tuple[float, Array]:
@@ -101,7 +101,7 @@ class EmbeddedCost(ConvexCost):
 
 
 class EmbeddedModel(LocalModel):
-    """An `EmbeddedCost` around YYᵀ; the embeddings are computed once."""
+    """An `EmbeddedCost` around YYᵀ, with embeddings computed once."""
 
     def __init__(self, cost: EmbeddedCost, Y: Array) -> None:
         self.cost, self.factor = cost, Y
@@ -137,7 +137,7 @@ class EmbeddedModel(LocalModel):
 
 
 class Pairs:
-    """A list of pairs; distances have its length.
+    """A list of pairs, with one distance each.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Pairs:
     Raises
     ------
     InvalidInputError
-        When they are no numbers of objects.
+        If they are not numbers of objects.
     """
 
     def __init__(self, left: Any, right: Any, n_objects: int) -> None:
@@ -168,12 +168,12 @@ class Pairs:
 
 
 class Grid:
-    """Every object of one range with every object of another; distances are a table.
+    """Every object of one range paired with every object of another, with a table of distances.
 
     Parameters
     ----------
     rows, columns : range
-        Numbers of objects; the two do not overlap.
+        Numbers of objects, in ranges that do not overlap.
     """
 
     def __init__(self, rows: range, columns: range) -> None:
@@ -203,15 +203,14 @@ class Grid:
 class PairwiseDistance(EmbeddedCost):
     """A convex loss of squared distances ‖(fᵢ − fⱼ)ᵀY‖² between embedded objects, for metrics and co-embeddings.
 
-    A new loss is a subclass with `loss(distances) -> (value, slopes)`, and with `curvature` where second derivatives
-    are wanted.
+    A new loss is a subclass with `loss(distances) -> (value, slopes)`, and `curvature` for second derivatives.
 
     Parameters
     ----------
     features : array, sparse array or operator, shape (n_objects, p)
         One row for each object; `BlockDiagonal` for objects of several kinds.
     pairing : Pairs or Grid
-        Which objects' distances are measured; or an own object with the methods `distances` and `laplacian`.
+        The measured pairs of objects, or a custom object with the methods `distances` and `laplacian`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sums of losses of the seen entries of a tensor."""
+"""Sums of losses on the known entries of a tensor."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,28 +15,27 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 
 
 class EntrySum(FiniteSum):
-    """Σ φ(X[i₁, …, i_d], y) over seen entries of a tensor X: tensor completion, by compiled loops.
+    """Σ φ(X[i₁, …, i_d], y) over known entries of a tensor X, for tensor completion, by compiled loops.
 
-    Nothing of the size of the tensor is formed: N entries cost O(N r + M r²), with M pairs of places on the first
-    axes, which entries share.
+    The full tensor is never formed: N entries cost O(N r + M r²), with M distinct pairs of places on the first axes.
 
     Parameters
     ----------
     shape : sequence of int
     indices : int array, shape (N, d)
-        Places of the entries, from 0. They are kept in lexicographic order, and terms are numbered so.
+        Places of the entries, from 0. They are stored in lexicographic order, which numbers the terms.
     targets : array, shape (N,)
     loss : Loss, optional
-        The squared one unless given.
+        Defaults to the squared loss.
 
     See Also
     --------
-    rmopt.manifolds.FixedMultilinearRank, rmopt.manifolds.TensorTrain : ``from_entries`` is where to begin.
+    rmopt.manifolds.FixedMultilinearRank, rmopt.manifolds.TensorTrain : ``from_entries`` gives a start.
     BilinearSum : matrices.
 
     Notes
     -----
-    On a product of the core and the factors, ``Product([Euclidean(*ranks), Stiefel(n, r), …])``, it is a cost too.
+    It is also a cost on a product of the core and the factors, ``Product([Euclidean(*ranks), Stiefel(n, r), …])``.
 
     Examples
     --------
@@ -111,12 +110,12 @@ class EntrySum(FiniteSum):
         return Parts(self._form(point).partials(tensor)) if isinstance(point, Parts) else tensor
 
     def _form(self, point: Any) -> Form:
-        """Return the tensor that a point is, of our shape: loops look at no bounds."""
+        """Return the tensor of a point, checked for the right shape, since loops do not check bounds."""
         form = point.as_ambient() if isinstance(point, TensorPoint) else Tucker(point[0], point.parts[1:])
         ranks = [U.shape[1] for U in form.factors] if isinstance(form, Tucker) else []
         if form.shape != self.shape or (isinstance(form, Tucker) and list(form.core.shape) != ranks):
             raise InvalidInputError(
-                f"EntrySum is of tensors of shape {self.shape}, and a point has arrays of shapes "
+                f"EntrySum takes tensors of shape {self.shape}, and a point has arrays of shapes "
                 f"{[tuple(part.shape) for part in point.parts]}; make the manifold fit the data."
             )
         return form

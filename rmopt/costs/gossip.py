@@ -1,4 +1,4 @@
-"""Costs of agents on a graph: of neighbours that attract each other, and sums along a tree of the graph."""
+"""Costs of agents on a graph: with attraction between neighbours, and as sums along a tree of the graph."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -21,32 +21,32 @@ from rmopt.linalg import scaled_inverse
 class GossipCost(FiniteSum):
     """Σ_i f_i(U_i) + ρ/2 Σ d²(U_i, U_j), the second sum over the edges of a graph (Mishra et al. 2019, equation 17).
 
-    A term is an edge: g = α_i f_i(U_i) + α_j f_j(U_j) + ρ/2 d²(U_i, U_j), where α_i is one over the number of
-    neighbours of i, so that the terms add up to the cost. (The paper prints the paths' 1 and ½, with f_k in place of
-    f_i, and d² = ½ ‖Log‖²; the gradient −ρ Log that it uses is that of d² = ‖Log‖².) Points are `Parts`, one per
-    agent, on ``Product([manifold] * n)``.
+    A term is an edge: g = α_i f_i(U_i) + α_j f_j(U_j) + ρ/2 d²(U_i, U_j), with α_i one over the number of neighbours
+    of i, so that the terms add up to the cost. (The paper prints the paths' 1 and ½, with f_k instead of f_i, and d²
+    = ½ ‖Log‖²; the gradient −ρ Log that it uses is that of d² = ‖Log‖².) Points are `Parts`, one per agent, on
+    ``Product([manifold] * n)``.
 
     Parameters
     ----------
     tasks : AgentSum
         The agents' own costs f_i.
     graph : Graph
-        Who talks to whom.
+        The links between agents.
     rho : float
-        Weight of the agreement; 0: every agent is on its own.
+        Weight of the agreement. With 0 every agent works alone.
     manifold : Manifold
         That of one agent, with `log` and `dist` unless ρ is 0. `Euclidean` gives the baseline of equation 22.
 
     Raises
     ------
     InvalidInputError
-        When the graph is of another number of agents, ρ is negative, or the manifold is that of all agents.
+        If the graph has another number of agents, ρ is negative, or the manifold is that of all agents.
     MissingCapabilityError
-        When the manifold has no logarithm.
+        If the manifold has no logarithm.
 
     See Also
     --------
-    problems.subspace.gossip : minimises one, with step sizes of its own.
+    problems.subspace.gossip : minimises it, with special step sizes.
 
     References
     ----------
@@ -88,8 +88,8 @@ class GossipCost(FiniteSum):
         self.rho = number("rho", rho, least=0, most=1e150)
         if self.rho > 0.0 and not (manifold.knows("log") and manifold.knows("dist")):
             raise MissingCapabilityError(
-                f"{manifold} has no closed form of a logarithm and of distances (`log`, `dist`), by which neighbours "
-                "attract each other; choose another manifold, or rho = 0."
+                f"{manifold} has no closed form of a logarithm and of distances (`log`, `dist`), which attract "
+                "neighbours; choose another manifold, or rho = 0."
             )
         self.shares = 1.0 / graph.degrees
 
@@ -105,7 +105,7 @@ class GossipCost(FiniteSum):
 
     @property
     def term_ranges(self) -> list[tuple[int, int | None]]:
-        """Numbers of edges, and −1 to fill up a step."""
+        """Numbers of edges, and −1 as padding of a step."""
         return [(-1, self.n_terms)]
 
     def value(self, point: Parts) -> float:
@@ -113,7 +113,7 @@ class GossipCost(FiniteSum):
         return float(fits + 0.5 * self.rho * np.sum(self.gaps(point) ** 2)) if self.rho else float(fits)
 
     def checked(self, parts: Any) -> Any:
-        """Return a point, or the factors of a manifold: one for each agent."""
+        """Return a point or the factors of a manifold, checked to be one for each agent."""
         if len(parts) != self.graph.n:
             raise InvalidInputError(
                 f"{len(parts)} parts do not fit {self.graph}; take Product([manifold] * {self.graph.n})."
@@ -128,13 +128,13 @@ class GossipCost(FiniteSum):
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Parts, terms: Array) -> BlockDiagonal:
-        """Return the gradient of the sum over some edges; numbers below 0 fill up and count for nothing.
+        """Return the gradient of the sum over some edges; negative numbers are padding.
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
         """
         if self.rho and not self._is_extrinsic:
             raise MissingCapabilityError(
-                f"the metric of {self.manifold} is not that of the space around, in which GossipCost gives its "
+                f"the metric of {self.manifold} is not that of the ambient space, in which GossipCost gives its "
                 "gradient; take the solver Gossip, another manifold, or rho = 0."
             )
         blocks, point = {}, self.checked(point)
@@ -148,7 +148,7 @@ class GossipCost(FiniteSum):
 
     @cached_property
     def _is_extrinsic(self) -> bool:
-        """Whether a tangent vector is the gradient of the function that it stands for in the space around."""
+        """Whether a tangent vector is also the gradient in the ambient space."""
         x = self.manifold.random_point(np.random.default_rng(0))
         xi = self.manifold.random_tangent_vector(x, np.random.default_rng(1))
         gradient = self.manifold.euclidean_to_riemannian_gradient(x, self.manifold.embedding(x, xi))
@@ -156,7 +156,7 @@ class GossipCost(FiniteSum):
 
 
 def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:
-    """Return for each agent at one of these edges the agents at the other ends."""
+    """Return for each agent at these edges the agents at the other ends."""
     found: dict[int, list[int]] = {}
     for term in terms:
         if term >= 0:
@@ -167,35 +167,34 @@ def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:
 
 
 class TreeSum(Cost):
-    """Σ_i f_i(U) over agents who hold data of their own, added along a spanning tree of their graph.
+    """Σ_i f_i(U) over agents with their own data, added along a spanning tree of their graph.
 
     Each agent adds what its children in the tree sent to its own value and gradient, and sends the sum to its parent;
-    the root sends the total back. So all have the same bits, and a full-gradient solver, run by all processes
-    alike, is a decentralised one: agents speak with neighbours alone, agree at every step, and end where all data in
-    one place would have led. Gossip needs no tree and no common pace, and has a bias; this has none.
+    the root sends the total back. So all have bit-identical sums, and a full-gradient solver, run by all processes
+    alike, becomes decentralised: agents exchange messages with neighbours alone, agree at every step, and end at the
+    same point as with all data in one place. Gossip needs no tree and no common pace, but has a bias. This has none.
 
-    A value is eight bytes, and a gradient travels where a solver asks for it: trials along a line are nearly free.
-    What an agent's parent learns is the sum of the gradients below it, for a leaf that of one agent.
+    A value takes eight bytes, and gradients are sent only on request, so trials along a line are nearly free. An
+    agent's parent receives the sum of the gradients below it, for a leaf that of one agent.
 
     Parameters
     ----------
     tasks : AgentSum
-        The agents' own costs, of points that are arrays; in a world of several processes each holds the data of its
-        own agents.
+        The agents' own costs, of points that are arrays. Of several processes each holds the data of its own agents.
     graph : Graph
-        Who talks to whom.
+        The links between agents.
     world : World, optional
-        Where the agents are. All processes give the same start, or none. A criterion of your own that sees a clock
-        may then stop one process and not another, which waits forever; `MaxSeconds` is refused.
+        The processes of the agents, which all give the same start or none. Your own criterion on a clock may stop one
+        process and leave another waiting forever; `MaxSeconds` is refused.
 
     Raises
     ------
     InvalidInputError
-        When the graph is of another number of agents.
+        If the graph has another number of agents.
 
     See Also
     --------
-    rmopt.costs.GossipCost : Agents with points of their own, drawn to those of their neighbours.
+    rmopt.costs.GossipCost : agents with their own points, attracted to those of neighbours.
 
     References
     ----------
@@ -237,7 +236,7 @@ class TreeSum(Cost):
         self._values, self._sums, self._asked = Memo(), Memo(), Memo()
 
     def value(self, point: Array) -> float:
-        """Return the sum of the agents' values, for which eight bytes travel: a search along a line is cheap."""
+        """Return the sum of the agents' values in messages of eight bytes, so that line searches are cheap."""
         summed = self._values.get(point, lambda at: self._along_tree(at, self._value_of, (1,)))
         return float(summed[0])
 
@@ -254,7 +253,7 @@ class TreeSum(Cost):
         return self._sums.get(point, lambda at: self._along_tree(at, self._slopes_of, shape))
 
     def _along_tree(self, point: Array, own: Callable[[Array, int], Array], shape: tuple[int, ...]) -> Array:
-        """Return the sum of what the agents have of their own at a point, arrays of a shape."""
+        """Return the sum of the agents' own arrays at a point."""
         n, levels, like = self.graph.n, self.graph.tree, np.empty(shape)
         root = levels[0][0][1] if levels else 0
         sums = {agent: own(point, agent).astype(float) for agent in self.world.mine(n)}
@@ -279,7 +278,7 @@ class TreeSum(Cost):
         return np.vstack([dense(gradient), curvature])
 
     def _own(self, point: Array) -> dict[int, Any]:
-        """Return values, gradients and curvatures of the agents here, each of whom is asked once."""
+        """Return values, gradients and curvatures of the local agents, each evaluated once."""
         tasks, mine = self.tasks, self.world.mine(self.graph.n)
         return self._asked.get(
             point, lambda at: {i: (tasks.agent_value(at, i), *tasks.agent_gradient(at, i)) for i in mine}

@@ -1,4 +1,4 @@
-"""Who talks to whom: connected graphs of agents, and the rounds in which all can talk at once."""
+"""Connected graphs of agents, and rounds of messages in which each agent has one partner."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,12 +24,12 @@ class Graph:
     edges : sequence of (int, int)
         Pairs of different agents, numbered from 0.
     name : str
-        How it is called in messages.
+        Its name in messages.
 
     Raises
     ------
     InvalidInputError
-        When a number is not one of an agent, an edge is a loop or comes twice, or the graph is not connected.
+        If a number is not that of an agent, an edge is a loop or repeated, or the graph is not connected.
 
     References
     ----------
@@ -51,7 +51,7 @@ class Graph:
         pairs = array("edges", edges)
         pairs = pairs if pairs.size else np.empty((0, 2), dtype=int)
         self.edges = np.sort(index_rows(f"edges of a {name}", pairs, (self.n, self.n)), axis=1)
-        # What was counted of them is kept.
+        # Derived numbers are cached.
         self.edges.flags.writeable = False
         distinct = len(np.unique(self.edges, axis=0)) == len(self.edges)
         if not distinct or (self.edges[:, 0] == self.edges[:, 1]).any():
@@ -60,15 +60,15 @@ class Graph:
         island = np.flatnonzero(places != places[0])
         if island.size:
             raise InvalidInputError(
-                f"the {name} is not connected: no way leads from agent 0 to agent {island[0]} "
-                f"({island.size} of {self.n} cannot be reached); add edges."
+                f"the {name} is not connected: no path leads from agent 0 to agent {island[0]} ({island.size} of "
+                f"{self.n} cannot be reached); add edges."
             )
 
     def _links(self) -> Any:
         """Return the edges as a sparse matrix."""
         from scipy.sparse import coo_array
 
-        # Before scipy 1.15 searches take indices of 32 bits only.
+        # Before scipy 1.15 searches take 32-bit indices only.
         places = self.edges.T.astype(np.int32)
         return coo_array((np.ones(len(self.edges)), places), shape=(self.n, self.n)).tocsr()
 
@@ -88,10 +88,11 @@ class Graph:
 
     @cached_property
     def matchings(self) -> list[Array]:
-        """Groups of edges that share no agent, which together are all edges: numbers of edges, ascending.
+        """A partition of the edges into groups that share no agent, as ascending numbers of edges.
 
-        The edges are coloured greedily in their order. On a path these are the odd and the even ones, the red–black
-        order of Mishra et al. 2019, section 5.3; in general at most 2 Δ − 1 groups for the largest degree Δ.
+        The edges are coloured greedily in their order. On a path these are the odd and the even edges, the red–black
+        order of Mishra et al. 2019, section 5.3. In general there are at most 2 Δ − 1 groups for the largest degree
+        Δ.
         """
         taken: list[set[int]] = [set() for _ in range(self.n)]
         groups: list[list[int]] = []
@@ -107,7 +108,7 @@ class Graph:
 
     @cached_property
     def tree(self) -> list[list[tuple[int, int]]]:
-        """A spanning tree of the least depth: pairs (agent, parent) by their depth, the root's children first."""
+        """A spanning tree of least depth: pairs (agent, parent) by depth, the root's children first."""
         from scipy.sparse.csgraph import shortest_path
 
         hops, before = shortest_path(self._links(), directed=False, unweighted=True, return_predecessors=True)
@@ -149,20 +150,20 @@ class Graph:
 
     @classmethod
     def grid(cls, n: int) -> Self:
-        """Return n agents in rows as square as can be; the last row may be shorter."""
+        """Return n agents in a nearly square grid, whose last row may be shorter."""
         width = max(1, round(n**0.5))
         across = [(i, i + 1) for i in range(n - 1) if (i + 1) % width]
         return cls(n, across + [(i, i + width) for i in range(n - width)], "grid")
 
     @classmethod
     def erdos_renyi(cls, n: int, p: float | None = None, seed: int = 0) -> Self:
-        """Return a random graph: each pair is joined with probability p; drawn again until it is connected.
+        """Return a random graph: each pair is joined with probability p, and redrawn until connected.
 
         Parameters
         ----------
         n : int
         p : float, optional
-            2 ln(n) / n unless given.
+            Defaults to 2 ln(n) / n.
         seed : int
         """
         n = integer("n", n, 1)

@@ -15,9 +15,9 @@ from rmopt.costs.bilinear import checked_triplets
 from rmopt.costs.losses import Loss, as_loss, hinge
 from rmopt.linalg import symmetric
 
-# A share of stored numbers from which products with an array are faster than sparse ones.
+# The share of stored numbers from which dense products are faster than sparse ones.
 DENSE_SHARE = 0.25
-# Numbers that an intermediate result may hold; and those of a matrix that is small enough to be an array anyway.
+# The largest size of an intermediate result, and the size below which a matrix is always dense.
 CHUNK, SMALL = 4_000_000, 100_000
 SCORES = ("similarity", "distance")
 
@@ -25,10 +25,10 @@ SCORES = ("similarity", "distance")
 class LogDetTriplet(BlockCost):
     """Σ_t φ(qᵀW(p − n), 1) − α log det(W + κI) + β/2 ‖W‖² over positive definite W (Atzmon et al. 2015, eq. 3).
 
-    Each triplet (q, p, n) says that the row q of X is more similar to the row p than to the row n. The paper prints
-    the barrier with a plus; with κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss
-    the cost is smooth on the closed cone, as the convergence theorem of the paper asks; there, or with α = 0, the
-    minimum may be a singular W, which coordinate descent misses and whole gradients find: `LBFGS` from the
+    Each triplet (q, p, n) means that the row q of X is more similar to the row p than to the row n. The paper prints
+    the barrier with a plus. With κ = 0 it keeps W away from the boundary of the cone. With κ > 0 and a smooth loss
+    the cost is smooth on the closed cone, as the convergence theorem of the paper requires. Then, or with α = 0, the
+    minimum may be a singular W, which coordinate descent misses and full gradients find: use `LBFGS` from the
     identity on ``PSDFactors(d, d)``, with ``OnFactors(cost)``.
 
     Parameters
@@ -37,26 +37,26 @@ class LogDetTriplet(BlockCost):
     triplets : int array, shape (T, 3)
         Row numbers: query, positive, negative.
     loss : Loss
-        Of the score and the target 1: `hinge`, `squared_hinge`, `logistic` or your own.
+        The loss of a score with the target 1: `hinge`, `squared_hinge`, `logistic` or your own.
     alpha : float
         α ≥ 0.
     beta : float
-        β > 0. With β = 0 the cost is unbounded below as soon as all triplets can be satisfied, or a feature never
-        occurs: −α log det falls for ever.
+        β > 0. With β = 0 the cost is unbounded below if all triplets can be satisfied, or if a feature never occurs,
+        because −α log det falls for ever.
     kappa : float
         κ ≥ 0.
     sparsity : float
-        λ ≥ 0 of the additional term λ Σ_k ‖(W_jk)_{j≠k}‖, which coordinate descent treats by proximal steps: whole
-        features lose their ties to the others (Atzmon, Shalit and Chechik 2015, *Learning sparse metrics, one
-        feature at a time*). It is no part of `gradient`.
+        λ ≥ 0 of the additional term λ Σ_k ‖(W_jk)_{j≠k}‖, which coordinate descent treats by proximal steps: entire
+        features lose their links to the others (Atzmon, Shalit and Chechik 2015, *Learning sparse metrics, one
+        feature at a time*). It is not part of `gradient`.
     score : {"similarity", "distance"}
-        "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric W: p is to be nearer
-        than n. They are equal for rows that are equally long in W.
+        "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric W, for p nearer than
+        n. They agree for rows of equal length in W.
 
     Raises
     ------
     InvalidInputError
-        For data, triplets or weights that cannot be used.
+        If data, triplets or weights cannot be used.
 
     See Also
     --------
@@ -100,19 +100,19 @@ class LogDetTriplet(BlockCost):
         self.alpha, self.kappa = weight("alpha", alpha), weight("kappa", kappa)
         self.sparsity = weight("sparsity", sparsity)
         self.distance = one_of("score", score, SCORES) == "distance"
-        # Without it there is no minimum where all triplets can be satisfied.
+        # Without it there is no minimum if all triplets can be satisfied.
         self.beta = number("beta", beta, above=0, most=1e150)
         self.rows = as_rows(X, "X", copy=True)
         self.triplets = checked_triplets(triplets, self.rows.shape[0], self.rows.shape[0])
         self.loss = as_loss(loss)
         n, d = self.rows.shape
         self.is_dense = bool(self.rows.nnz > DENSE_SHARE * n * d)
-        # What products are taken with.
+        # The matrix for products.
         self.X: Any = self.rows.toarray() if self.is_dense or n * d <= SMALL else self.rows
 
     @property
     def point_type(self) -> Any:  # type: ignore[override]
-        """Arrays; and singular W, which `OnFactors` makes of factors, where there is no barrier at the boundary."""
+        """Arrays, and also singular W, from `OnFactors`, if there is no barrier at the boundary."""
         return (np.ndarray, PSDPoint) if self.kappa > 0.0 or self.alpha == 0.0 else np.ndarray
 
     @property
@@ -126,7 +126,7 @@ class LogDetTriplet(BlockCost):
         return int(self.rows.shape[1])
 
     def scores(self, point: Array, some: Array | None = None) -> Array:
-        """Return the scores of all triplets, or of those with some numbers, for a symmetric W."""
+        """Return the scores of all triplets, or of some by their numbers, for a symmetric W."""
         triplets = self.triplets if some is None else self.triplets[some]
         scores = np.empty(len(triplets))
         order = np.argsort(triplets[:, 0], kind="stable")
@@ -146,7 +146,7 @@ class LogDetTriplet(BlockCost):
         return scores
 
     def value(self, point: Array) -> float:
-        """Return the cost, the sparsity term included."""
+        """Return the cost, including the sparsity term."""
         point = _whole(point)
         targets = np.ones(len(self.triplets))
         total = self.loss.values(self.scores(point), targets).sum() + 0.5 * self.beta * np.vdot(point, point)
@@ -161,7 +161,7 @@ class LogDetTriplet(BlockCost):
         return float(total)
 
     def gradient(self, point: Array) -> Array:
-        """Return the symmetric Euclidean gradient of the smooth part: a subgradient where the loss has a kink."""
+        """Return the symmetric Euclidean gradient of the smooth part: a subgradient at kinks of the loss."""
         point = _whole(point)
         slopes = self.loss.slopes(self.scores(point), np.ones(len(self.triplets)))
         gradient = self._pulled(slopes) + self.beta * point
@@ -207,7 +207,7 @@ class LogDetTriplet(BlockCost):
 
     @np.errstate(all="ignore")
     def best_multiple_of_identity(self) -> Array:
-        """Return the multiple of the identity with the least cost: a start that has the right scale."""
+        """Return the multiple of the identity with the least cost, as a start of the right scale."""
         from scipy.optimize import brentq
 
         d = self.n_blocks
@@ -218,7 +218,7 @@ class LogDetTriplet(BlockCost):
             barrier = self.alpha * d / (scale + self.kappa) if self.alpha > 0.0 else 0.0
             return float(inner @ self.loss.slopes(scale * inner, targets)) - barrier + self.beta * d * scale
 
-        # Where every smaller multiple is better one of 2⁻²⁰⁰.
+        # If every smaller multiple is better, one of 2⁻²⁰⁰.
         low = high = 0.0
         while slope(high) < 0.0:
             high += 2.0
@@ -254,7 +254,7 @@ class LogDetTriplet(BlockCost):
 
 
 def _solved(matrix: Array, right: Array) -> Array:
-    """Return M⁻¹ B; NaN outside of the cone, where the cost is infinite."""
+    """Return M⁻¹ B, or NaN outside the cone, where the cost is infinite."""
     try:
         return cho_solve(cho_factor(matrix), right)
     except np.linalg.LinAlgError:

@@ -16,7 +16,7 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import losses as kernels
 
 Scalar = Callable[[float, float], float]
-# Where compiled functions are held against those that they were made of.
+# The scores and targets at which compiled functions are compared with their originals.
 _SCORES, _TARGETS = (
     part.ravel()
     for part in np.meshgrid([-3.3, -0.71, -0.083, 0.37, 1.09, 2.3], [-1.0, 0.0, 1.0, 2.7], indexing="ij")
@@ -27,9 +27,10 @@ _SCORES, _TARGETS = (
 class Loss:
     """A loss made of scalar functions of (z, y).
 
-    A new loss is two functions that numba can compile; it then runs in every engine. What they name besides their
-    arguments is compiled in. At the beginning of each run they are held against the functions themselves at some
-    scores and targets, and compiled again where they differ. Functions that you have compiled stay what they are.
+    A new loss is two functions that numba can compile, and then runs in every engine. Values from outside the
+    functions are compiled in. At the beginning of each run the compiled functions are compared with their originals
+    at some scores and targets, and compiled again if they differ. Functions that you have compiled yourself stay
+    unchanged.
 
     Attributes
     ----------
@@ -37,9 +38,9 @@ class Loss:
     value, slope : callable
         φ(z, y) and its derivative (or a subgradient) with respect to z.
     curvature : callable, optional
-        The second derivative; second-order solvers need it.
+        The second derivative, for second-order solvers.
     code : int or None
-        Number of the built-in loss in the compiled kernels.
+        Number of a built-in loss in the compiled kernels.
 
     References
     ----------
@@ -73,7 +74,7 @@ class Loss:
         object.__setattr__(self, "code", known[0] if known else None)
 
     def values(self, z: Array, y: Array) -> Array:
-        """Return φ(z, y) elementwise, for arrays of one shape, or of shapes that numpy makes alike."""
+        """Return φ(z, y) elementwise, for arrays that broadcast."""
         return self._over_arrays(kernels.VALUE, self.value, z, y)
 
     def slopes(self, z: Array, y: Array) -> Array:
@@ -91,7 +92,7 @@ class Loss:
     def _over_arrays(self, which: int, scalar: Scalar, z: Array, y: Array) -> Array:
         z, y = np.asarray(z, float), np.asarray(y, float)
         if z.shape != y.shape:
-            # Copies: loops would be compiled once more for views that cannot be written to.
+            # Copies, because loops would be compiled once more for read-only views.
             z, y = map(np.array, np.broadcast_arrays(z, y))
         flat = [np.ascontiguousarray(part).reshape(-1) for part in (z, y)]
         if self.code is None:
@@ -106,9 +107,9 @@ class Loss:
 
 
 def by_address(function: Scalar) -> Any:
-    """Return a function (z, y) → number compiled by numba, with its ``address``; refuse what cannot be compiled.
+    """Return a function (z, y) → number compiled by numba, with its ``address``, or refuse it.
 
-    What it holds of data outside may have changed since: once a run it is held against the function as it is.
+    Outside data in it may have changed, so once per run it is compared with the current function.
     """
     run, compiled = current_run(), _compiled(function)
     if (run is None or run != compiled.held) and not _agree(function, compiled):
@@ -123,10 +124,10 @@ def by_address(function: Scalar) -> Any:
     return compiled
 
 
-# Of the last ones alone: what they hold would never be freed.
+# Only the last ones, whose data would never be freed otherwise.
 @lru_cache(100)
 def _compiled(function: Scalar) -> Any:
-    # Here, so that the built-in losses can be imported without numba.
+    # Imported here, so that the built-in losses work without numba.
     from numba import float64, njit, types
     from numba.core.errors import NumbaError
 
@@ -139,7 +140,7 @@ def _compiled(function: Scalar) -> Any:
         returned = overload.signature.return_type
         reason = f"it returns {returned}"
         if overload.lifted:
-            reason = "it goes back to Python by numba.objmode, where errors cannot be caught"
+            reason = "it returns to Python by numba.objmode, where errors cannot be caught"
         elif isinstance(returned, types.Integer | types.Float | types.Boolean):
             found = callable_by_address(compiled)
             return SimpleNamespace(address=found.address, function=found, held=None)
@@ -153,7 +154,7 @@ def _compiled(function: Scalar) -> Any:
 
 
 def _agree(function: Scalar, compiled: Any) -> bool:
-    """Return whether a compiled function is the one that it was made of, where that returns finite numbers."""
+    """Return whether a compiled function agrees with its original, at finite values of the latter."""
     plain, raised = np.full(len(_SCORES), np.nan), np.zeros(3)
     with np.errstate(all="ignore"):
         for i, (z, y) in enumerate(zip(_SCORES.tolist(), _TARGETS.tolist(), strict=True)):
@@ -165,7 +166,7 @@ def _agree(function: Scalar, compiled: Any) -> bool:
 
 
 def _called(function: Scalar, loop: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a compiled loop whose first argument is a function of (z, y); errors of the function are raised."""
+    """Call a compiled loop whose first argument is a function of (z, y), and raise errors of the function."""
     compiled, raised = by_address(function), np.zeros(3)
     try:
         return loop(kernels.Own(compiled.address, raised.ctypes.data), *arguments)
@@ -175,7 +176,7 @@ def _called(function: Scalar, loop: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def with_slope(loss: Loss, loop: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a compiled loop, whose first argument is a loss, for this one; errors of its slope are raised."""
+    """Return a compiled loop with this loss as its first argument, and raise errors of its slope."""
     return partial(loop, loss.code) if loss.code is not None else partial(_called, loss.slope, loop)
 
 
@@ -186,19 +187,19 @@ def _name(function: Scalar) -> str:
 _NAMES = ("hinge", "squared_hinge", "logistic", "squared", "absolute")
 LOSSES = {name: Loss(name, *scalars) for name, scalars in zip(_NAMES, kernels.SCALARS, strict=True)}
 hinge, squared_hinge, logistic, squared, absolute = LOSSES.values()
-# Their targets are −1 and 1.
+# The losses with targets −1 and 1.
 MARGIN_LOSSES = (hinge, squared_hinge, logistic)
 
 
 def as_loss(loss: Loss | str) -> Loss:
-    """Return a loss, which may be given by its name in `LOSSES`."""
+    """Return a loss, also by its name in `LOSSES`."""
     if isinstance(loss, str):
         return LOSSES[one_of("loss", loss, LOSSES)]
     return instance("loss", loss, Loss, f"a name ({', '.join(LOSSES)}) or a Loss(name, value, slope)")
 
 
 def check_targets(loss: Loss, targets: Array) -> None:
-    """Refuse targets other than −1 and 1 of a loss of margins."""
+    """Refuse targets other than −1 and 1 for a margin loss."""
     others = targets[abs(targets) != 1.0]
     if loss in MARGIN_LOSSES and others.size:
         raise InvalidInputError(

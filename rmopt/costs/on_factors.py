@@ -16,13 +16,13 @@ from rmopt.linalg import factor_product
 class OnFactors(Cost):
     """A cost f(W) as a function of factors: of Y with W = YYᵀ, or of A and B with W = ABᵀ.
 
-    For `PSDFactors`, `FixedRankFactors` and `BoundedRank`. Nothing of the size of W is formed. It has
-    second derivatives where the cost has them.
+    For `PSDFactors`, `FixedRankFactors` and `BoundedRank`. W is never formed. It has second derivatives if the cost
+    has them.
 
     Parameters
     ----------
     cost : Cost
-        Of points of `PSDFixedRank` or `FixedRankEmbedded`.
+        A cost of points of `PSDFixedRank` or `FixedRankEmbedded`.
 
     References
     ----------
@@ -82,7 +82,7 @@ class OnFactors(Cost):
 
 
 def _matrix(point: Any) -> LowRankPoint | PSDPoint:
-    """Return the matrix that factors stand for."""
+    """Return the matrix that the factors represent."""
     if isinstance(point, np.ndarray):
         Q, triangle = np.linalg.qr(point)
         return PSDPoint(Q, triangle @ triangle.T)
@@ -99,7 +99,7 @@ def _by_factors(point: Any, gradient: Ambient) -> Any:
 
 
 def _velocity(point: Any, moved: Any) -> Factored:
-    """Return how the matrix moves when the factors do."""
+    """Return the velocity of the matrix for moving factors."""
     if isinstance(point, np.ndarray):
         return Factored(np.hstack([moved, point]), np.hstack([point, moved]))
     (A, B), (a, b) = point, moved

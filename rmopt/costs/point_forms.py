@@ -1,4 +1,4 @@
-"""What points are made of, as automatic derivatives see them: arrays, and matrices by pairs of factors.
+"""The components of points for automatic derivatives: arrays, and matrices as pairs of factors.
 
 A matrix W = A Bᵀ is written with more columns, [A 0 Y] [B X 0]ᵀ. The derivatives by the two factors are G and Gᵀ
 times the other one, so that their last columns are G X and Gᵀ Y. With complex numbers, where G is the derivative by
@@ -15,20 +15,20 @@ from rmopt.core.ambient import Actions, Array, Factored, dense
 from rmopt.core.product import Parts, diagonal_blocks, matrix_shape
 from rmopt.core.tensors import TensorPoint
 
-# What a point is made of: an array, a matrix by factors, or parts.
+# The form of a point: an array, a matrix by factors, or parts.
 ARRAY, MATRIX = "array", "matrix"
 Form = Any
 
 
 def form_of(point: Any) -> Form:
-    """Return what a point is made of."""
+    """Return the form of a point."""
     if isinstance(point, Parts | TensorPoint):
         return tuple(form_of(part) for part in point.parts)
     return ARRAY if ns.is_array(point) else MATRIX
 
 
 def kinds_in(form: Form) -> list[str]:
-    """Return what a form is made of, in a flat list."""
+    """Return the components of a form in a flat list."""
     return [form] if isinstance(form, str) else [leaf for part in form for leaf in kinds_in(part)]
 
 
@@ -53,19 +53,19 @@ def flat_of(point: Any) -> list[Array]:
 
 
 def bases_of(leaf: Any) -> tuple[Array, Array]:
-    """Return what spans the columns of Wᵀ and of W; of an array itself."""
+    """Return bases of the columns of Wᵀ and of W, or an array itself."""
     if ns.is_array(leaf):
         return leaf, leaf
     return ns.conj(leaf.V), leaf.U
 
 
 def widened(leaf: Any) -> list[Array]:
-    """Return the arrays by which is differentiated: of a matrix wide factors."""
+    """Return the arrays to differentiate by: wide factors for a matrix."""
     return [leaf] if ns.is_array(leaf) else pair_of(leaf, *bases_of(leaf))
 
 
 def pair_of(leaf: Any, right: Array, left: Array, more: Array | None = None) -> list[Array]:
-    """Return wide factors of a matrix that end in X and Y; and with columns of B that a direction moves."""
+    """Return wide factors of a matrix that end in X and Y, with columns of B that a direction moves."""
     A, B = arrays_of(leaf)
     concat = ns.namespace(A).concat
     hidden = [] if more is None else [more]
@@ -97,14 +97,14 @@ def images_of(slopes: Sequence[Array], right: Array, left: Array) -> tuple[Array
 
 
 def derivative(leaf: Any, act: Callable[..., Any], images: tuple[Array, Array]) -> Actions:
-    """Return the derivative G by a matrix: its images of the bases are known, others are found when asked for."""
+    """Return the derivative G by a matrix: its images of the bases are known, and others are computed on request."""
     bases = bases_of(leaf)
     known = leaf.V, ns.conj(bases[1])
 
     def action(side: int) -> Callable[[Array], Array]:
         def apply(block: Array) -> Array:
             base = known[side]
-            # Conjugates are new arrays each time.
+            # Conjugates are new arrays every time.
             if block is base or (ns.is_complex(block) and block.shape == base.shape and ns.same(block, base)):
                 return images[side]
             blocks = [base[:, :0] for base in bases]
@@ -119,7 +119,7 @@ def derivative(leaf: Any, act: Callable[..., Any], images: tuple[Array, Array]) 
 def moved(leaf: Any, block: Any, right: Array, left: Array) -> tuple[list[Array], list[Array]]:
     """Return an array, or wide factors that end in X and Y, and how a direction moves them.
 
-    Of L Rᵀ the right factor stands in the second one.
+    For L Rᵀ the right factor is in the second one.
     """
     if ns.is_array(leaf):
         if block is None:
@@ -140,7 +140,7 @@ def moved(leaf: Any, block: Any, right: Array, left: Array) -> tuple[list[Array]
 
 
 def tangent_move(leaf: Any, block: Any) -> list[Array] | None:
-    """Return how a direction moves the arrays of `widened`, where it is tangent, [E U] [V F]ᵀ; None elsewhere."""
+    """Return the moves of the arrays of `widened` along a tangent direction [E U] [V F]ᵀ, or None for others."""
     if ns.is_array(leaf):
         return moved(leaf, block, leaf, leaf)[1]
     k, (V, U) = leaf.rank, bases_of(leaf)
@@ -155,7 +155,7 @@ def tangent_move(leaf: Any, block: Any) -> list[Array] | None:
 
 
 def _amid(block: Array, start: int, width: int) -> Array:
-    """Return a block with columns of zeros around it."""
+    """Return a block padded by columns of zeros."""
     before, after = (
         ns.zeros((block.shape[0], count), block) for count in (start, width - start - block.shape[1])
     )
@@ -163,7 +163,7 @@ def _amid(block: Array, start: int, width: int) -> Array:
 
 
 def with_blocks(point: Any, direction: Any) -> list[Any]:
-    """Return the blocks of a direction for the arrays and matrices of a point; None where it is zero."""
+    """Return the blocks of a direction for the arrays and matrices of a point, or None for zero blocks."""
     if isinstance(point, TensorPoint):
         return list(direction.tangent.parts)
     if not isinstance(point, Parts):
@@ -183,5 +183,5 @@ def ambient_shape(point: Any) -> tuple[int, ...]:
 
 
 def gathered(form: Form, parts: Iterator[Any]) -> Any:
-    """Return a point of a form out of arrays and matrices."""
+    """Build a point of a form from arrays and matrices."""
     return next(parts) if isinstance(form, str) else Parts([gathered(part, parts) for part in form])

@@ -1,4 +1,4 @@
-"""Terms with kinks: functions of arrays whose proximal map has a closed form."""
+"""Nonsmooth terms: functions of arrays with a proximal map in closed form."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,22 +18,21 @@ from rmopt.errors import InvalidInputError
 
 __all__ = ["L1", "Box", "Envelope", "GroupL2", "NonNegative", "Nuclear", "Proximable"]
 
-# By how much of itself the least value may be missed: rounding.
+# The relative rounding error allowed in the least value.
 LEAST = 1e-11
-# Lengths below are zero beside it.
+# Smaller lengths count as zero.
 TINY = 1e-300
 
 
 class Proximable(ABC):
     """A convex function h of an array, which may have kinks, by its proximal map.
 
-    The map takes z to the least point p of h(p) + ‖p − z‖²/2t. `rmopt.checks.check_proximable` holds a class of your
-    own against its laws.
+    The map takes z to the minimiser p of h(p) + ‖p − z‖²/2t. `rmopt.checks.check_proximable` tests your own class.
 
     Attributes
     ----------
     is_finite : bool
-        Whether h is finite everywhere; it is not where it stands for a constraint, as `Box` does.
+        Whether h is finite everywhere, unlike a constraint such as `Box`.
 
     References
     ----------
@@ -57,24 +56,24 @@ class Proximable(ABC):
 
     @abstractmethod
     def prox(self, z: Array, t: float) -> Array:
-        """Return the p with the least h(p) + ‖p − z‖²/2t."""
+        """Return the minimiser p of h(p) + ‖p − z‖²/2t."""
 
     @abstractmethod
     def prox_slope(self, z: Array, t: float) -> Callable[[Array], Array]:
-        """Return the derivative of `prox` by z, at a kink one of those beside it: a linear map of arrays.
+        """Return the derivative of `prox` by z, at a kink one of the adjacent ones, as a linear map of arrays.
 
         It is symmetric, and its eigenvalues are from 0 to 1.
         """
 
     def smoothed(self, eps: float, of: ResidualSum | None = None) -> "Envelope":
-        """Return a smooth cost that is below h by little: its Moreau envelope min h(p) + ‖p − z‖²/2ε.
+        """Return a smooth cost slightly below h: its Moreau envelope min h(p) + ‖p − z‖²/2ε.
 
         Parameters
         ----------
         eps : float
-            ε, a positive number. The cost is h where that is 0, and its curvature is up to 1/ε.
+            ε, a positive number. The cost equals h where h is 0, and its curvature is up to 1/ε.
         of : ResidualSum, optional
-            Residuals c, of which it is a function: the cost is the envelope at c(x). At x unless given.
+            Residuals c: the cost is the envelope at c(x), or by default at x.
         """
         return Envelope(self, of, 1.0 / number("eps", eps, above=0))
 
@@ -82,17 +81,18 @@ class Proximable(ABC):
 class Envelope(Cost):
     """The least h(p) + ρ/2 ‖c(x) + λ/ρ − p‖² over all p: smooth, with a force ρ(c + λ/ρ − p) on c.
 
-    Without λ it is h, smoothed; with it the augmented Lagrangian's term, of which the force is the next multiplier.
+    Without λ it is h, smoothed. With λ it is the term of the augmented Lagrangian, and the force is the next
+    multiplier.
 
     Parameters
     ----------
     h : Proximable
     of : Cost or None
-        c: residuals, another cost, which is one number, or the point.
+        c: residuals, another cost with one number, or the point.
     penalty : float
         ρ.
     multipliers : array, optional
-        λ; 0 unless given.
+        λ, by default 0.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Envelope(Cost):
         if issubclass(point_type, np.ndarray):
             return None
         return (
-            f"{type(self.h).__name__} is a function of arrays, and a point is of type {point_type.__name__}; say by "
-            "`of`, such as rmopt.autograd_residuals(function), which array of the point is meant."
+            f"{type(self.h).__name__} is a function of arrays, and a point is of type {point_type.__name__}; choose "
+            "an array of the point by `of`, such as rmopt.autograd_residuals(function)."
         )
 
     def inner(self, point: Any) -> Array:
@@ -121,7 +121,7 @@ class Envelope(Cost):
         return point if self.of is None else np.array([self.of.value(point)])
 
     def parts(self, point: Any, inner: Array | None = None) -> tuple[Array, Array, Array]:
-        """Return c, p and the force at a point; `inner` is c where it is known."""
+        """Return c, p and the force at a point; `inner` is c if it is known."""
         inner = self.inner(point) if inner is None else inner
         if self.multipliers is None:
             shifted = inner
@@ -142,7 +142,7 @@ class Envelope(Cost):
         return total([self.pull(point, self.parts(point)[2])])
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return both by one proximal map."""
+        """Return cost and gradient by one proximal map."""
         parts = self.parts(point)
         return self.paid(*parts), total([self.pull(point, parts[2])])
 
@@ -152,7 +152,7 @@ class Envelope(Cost):
         return value + 0.5 * float(ns.real_dot(force, force)) / self.penalty
 
     def pull(self, point: Any, force: Array) -> tuple[float, Any]:
-        """Return an ambient gradient at a point whose multiple by this weight is that of ⟨force, c⟩."""
+        """Return an ambient gradient at a point which, times this weight, is that of ⟨force, c⟩."""
         if self.of is None:
             return 1.0, force
         if isinstance(self.of, ResidualSum):
@@ -162,13 +162,13 @@ class Envelope(Cost):
 
 @dataclass(frozen=True)
 class GroupL2(CheckedValue, Proximable):
-    """The sum of the lengths of groups of numbers, times a weight: whole groups become zero.
+    """The sum of the lengths of groups of numbers, times a weight, which sets entire groups to zero.
 
     Parameters
     ----------
     weight : float
     size : int, optional
-        Groups are of so many numbers, one after the other; the rows of a matrix unless given.
+        The size of consecutive groups of numbers. Defaults to the rows of a matrix.
 
     Examples
     --------
@@ -183,13 +183,14 @@ class GroupL2(CheckedValue, Proximable):
     size: Annotated[int | None, optional(integer, 1)] = None
 
     def _lengths(self, z: Array) -> tuple[Array, Array]:
-        """Return the groups, one a row, and their lengths."""
+        """Return the groups as rows, and their lengths."""
         size = self.size or (1, *z.shape)[-1]
         if not size or prod(z.shape) % size:
             raise InvalidInputError(
                 f"{prod(z.shape)} numbers are no groups of {size}; choose a `size` that divides them."
             )
-        xp, groups = ns.namespace(z), ns.namespace(z).reshape(z, (-1, size))
+        xp = ns.namespace(z)
+        groups = z if z.ndim == 2 and z.shape[1] == size else xp.reshape(z, (-1, size))
         return groups, xp.sqrt(ns.real_dots(groups, groups, 1))
 
     def value(self, z: Array) -> float:
@@ -198,8 +199,8 @@ class GroupL2(CheckedValue, Proximable):
 
     def prox(self, z: Array, t: float) -> Array:
         groups, lengths = self._lengths(z)
-        share = 1.0 - t * self.weight / ns.at_least(lengths, t * self.weight or TINY)
-        return ns.namespace(z).reshape(groups * share, z.shape)
+        moved = groups * (1.0 - t * self.weight / ns.at_least(lengths, t * self.weight or TINY))
+        return moved if groups is z else ns.namespace(z).reshape(moved, z.shape)
 
     def prox_slope(self, z: Array, t: float) -> Callable[[Array], Array]:
         xp, (groups, lengths) = ns.namespace(z), self._lengths(z)
@@ -208,15 +209,16 @@ class GroupL2(CheckedValue, Proximable):
         across, along = 1.0 - share, xp.astype(share < 1.0, lengths.dtype) * share * unit
 
         def slope(direction: Array) -> Array:
-            several = xp.reshape(direction, groups.shape)
-            return xp.reshape(across * several + along * ns.real_dots(unit, several, 1), z.shape)
+            several = direction if groups is z else xp.reshape(direction, groups.shape)
+            bent = across * several + along * ns.real_dots(unit, several, 1)
+            return bent if groups is z else xp.reshape(bent, z.shape)
 
         return slope
 
 
 @dataclass(frozen=True)
 class L1(GroupL2):
-    """The sum of the sizes of all numbers, times a weight: single numbers become zero.
+    """The sum of the absolute values of all numbers, times a weight, which sets single numbers to zero.
 
     Parameters
     ----------
@@ -258,13 +260,13 @@ def _bound(name: str, value: Any) -> float:
 
 @dataclass(frozen=True)
 class Nuclear(CheckedValue, Proximable):
-    """The sum of the singular values of matrices, times a weight: the rank falls.
+    """The sum of the singular values of matrices, times a weight, which lowers the rank.
 
     Parameters
     ----------
     weight : float
     shape : (int, int), optional
-        Of the matrix that the numbers of a vector are, row by row; that of the last two axes unless given.
+        The shape of the matrix whose rows a vector holds. Defaults to the last two axes.
 
     Examples
     --------
@@ -282,7 +284,7 @@ class Nuclear(CheckedValue, Proximable):
         shape = self.shape or tuple(z.shape)
         if len(shape) < 2 or prod(shape) != prod(z.shape):
             raise InvalidInputError(
-                f"{self} is of matrices, and numbers of shape {tuple(z.shape)} are none; choose its `shape`."
+                f"{self} takes matrices, and numbers of shape {tuple(z.shape)} are not one; choose its `shape`."
             )
         return ns.namespace(z).reshape(z, shape)
 
@@ -314,7 +316,7 @@ class Nuclear(CheckedValue, Proximable):
             core = ns.adjoint(left) @ matrix @ ns.adjoint(right)
             even, odd = 0.5 * (core + ns.adjoint(core)), 0.5 * (core - ns.adjoint(core))
             bent = left @ (differ * even + add * odd) @ right
-            # What lies outside of the columns of one side or the other; of the smaller side nothing.
+            # The parts outside the columns of either side, which for the smaller side are zero.
             beside = (matrix @ ns.adjoint(right) - left @ core) * share @ right
             below = (left * share) @ (ns.adjoint(left) @ matrix - core @ right)
             return xp.reshape(bent + beside + below, z.shape)
@@ -324,7 +326,7 @@ class Nuclear(CheckedValue, Proximable):
 
 @dataclass(frozen=True)
 class Box(CheckedValue, Proximable):
-    """The constraint that all numbers lie between two bounds: 0 there, and infinity elsewhere.
+    """The constraint that all numbers lie between two bounds: 0 inside, and infinity elsewhere.
 
     Parameters
     ----------
@@ -387,7 +389,7 @@ class NonNegative(Box):
 
 
 def hold_to_shape(h: Proximable, z: Array) -> None:
-    """Refuse a term whose value is no number, or whose maps return no arrays like what they are given."""
+    """Refuse a term whose value is not a number, or whose maps do not return arrays like their arguments."""
     value, slope, shape = h.value(z), h.prox_slope(z, 1.0), tuple(z.shape)
     maps = {"prox": h.prox(z, 1.0), "prox_slope": slope(z) if callable(slope) else None}
     wrong = {name: one for name, one in maps.items() if tuple(getattr(one, "shape", ())) != shape}
@@ -396,13 +398,13 @@ def hold_to_shape(h: Proximable, z: Array) -> None:
     for name, one in wrong.items():
         wanted = "a number" if name == "value" else f"an array of shape {shape}"
         raise InvalidInputError(
-            f"`{name}` of {type(h).__name__} leads to {shown(one)}; let it be {wanted}, and try "
+            f"`{name}` of {type(h).__name__} returns {shown(one)}; let it return {wanted}, and try "
             "rmopt.checks.check_proximable."
         )
 
 
 def excess(h: Proximable, z: Array, t: float, rng: np.random.Generator) -> float:
-    """Return by how much of itself h(p) + ‖p − z‖²/2t is lower at other points than at p = prox(z, t)."""
+    """Return the relative amount by which h(p) + ‖p − z‖²/2t is lower at other points than at prox(z, t)."""
     xp, nearest = ns.namespace(z), h.prox(z, t)
 
     def paid(p: Array) -> float:
@@ -410,7 +412,7 @@ def excess(h: Proximable, z: Array, t: float, rng: np.random.Generator) -> float
 
     drawn = normal_like(z, rng)
     drawn = drawn * (size_of(z) / size_of(drawn))
-    # Also along what changes no zero.
+    # Also along directions that change no zeros.
     within = xp.where(nearest == 0.0, 0.0 * drawn, drawn)
     least, lengths = paid(nearest), (s * sign for s in (1e-1, 1e-2, 1e-3, 1e-4) for sign in (1.0, -1.0))
     others = [paid(nearest + s * way) for s in lengths for way in (drawn, within, z - nearest, nearest)]

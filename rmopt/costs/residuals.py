@@ -1,4 +1,4 @@
-"""Sums of squared residuals, whose curvature is nearly that of their linear parts: for Levenberg–Marquardt."""
+"""Sums of squared residuals, with the Gauss-Newton curvature, for Levenberg–Marquardt."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -37,9 +37,9 @@ class ResidualSum(Cost):
 
     @abstractmethod
     def linearised(self, point: Any) -> Linear:
-        """Return the derivative J of the residuals at a point, and its transposed.
+        """Return the derivative J of the residuals at a point, and its transpose.
 
-        J maps an ambient direction to an array of shape (N,), its transposed such an array to an ambient gradient.
+        J maps an ambient direction to an array of shape (N,), and its transpose maps back to an ambient gradient.
         """
 
     def value(self, point: Any) -> float:
@@ -51,7 +51,7 @@ class ResidualSum(Cost):
 
 
 def residuals_at(cost: ResidualSum, point: Any) -> Array:
-    """Return the residuals at a point, or refuse what is no vector of real numbers."""
+    """Return the residuals at a point, and refuse anything but a vector of real numbers."""
     found = cost.residuals(point)
     if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "fiu":
         raise InvalidInputError(
@@ -61,25 +61,25 @@ def residuals_at(cost: ResidualSum, point: Any) -> Array:
 
 
 class AutomaticResiduals(ResidualSum):
-    """½ ‖r(x)‖² for a function r whose derivatives are automatic; among constraints one for each of its numbers.
+    """½ ‖r(x)‖² for a function r with automatic derivatives, or one constraint for each of its numbers.
 
     Parameters
     ----------
     function : callable
-        Takes what `AutomaticCost` says, and returns the residuals as an array of any shape.
+        It takes the same arguments as in `AutomaticCost`, and returns the residuals as an array of any shape.
     backend : Backend
         The library that differentiates it: `AUTOGRAD`, `JAX` or `TORCH` of `rmopt.costs.backends`.
 
     Raises
     ------
     InvalidInputError
-        For what is no function of arrays, or returns no finite numbers.
+        If it is not a function of arrays, or returns numbers that are not finite.
     """
 
     point_type = AutomaticCost.point_type
 
     def __init__(self, function: Callable[..., Any], backend: Backend = AUTOGRAD) -> None:
-        # It checks the function, and whether it fits the points.
+        # This checks the function, and whether it fits the points.
         self._alone = AutomaticCost(function, backend)
         self.__doc__ = function.__doc__
 
@@ -98,7 +98,7 @@ class AutomaticResiduals(ResidualSum):
         self._weighted = AutomaticCost(weighted, backend)
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return what the function does."""
+        """Return the function's value."""
         return self.function(*arguments)
 
     @property
@@ -144,12 +144,12 @@ class AutomaticResiduals(ResidualSum):
 
 
 def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
-    """Turn a function of several numbers, written with ``autograd.numpy``, into residuals or as many constraints.
+    """Turn a function with several values, written with ``autograd.numpy``, into residuals or constraints.
 
     Parameters
     ----------
     function : callable
-        Takes what `autograd_cost` says, and returns an array.
+        It takes the same arguments as in `autograd_cost`, and returns an array.
 
     Returns
     -------
@@ -158,9 +158,9 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     Raises
     ------
     InvalidInputError
-        For what is no function of arrays.
+        If it is not a function of arrays.
     MissingCapabilityError
-        Where autograd is not installed.
+        If autograd is not installed.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def autograd_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
 
 
 def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
-    """Do as `autograd_residuals` for a function written with ``jax.numpy``, on the terms of `rmopt.costs.jax_cost`.
+    """Turn a function written with ``jax.numpy`` into residuals, with the conventions of `rmopt.costs.jax_cost`.
 
     Parameters
     ----------
@@ -191,13 +191,13 @@ def jax_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     Raises
     ------
     MissingCapabilityError
-        Where JAX is not installed.
+        If JAX is not installed.
     """
     return AutomaticResiduals(function, JAX)
 
 
 def torch_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
-    """Do as `autograd_residuals` for a function of PyTorch's tensors, on the terms of `rmopt.costs.torch_cost`.
+    """Turn a function of PyTorch tensors into residuals, with the conventions of `rmopt.costs.torch_cost`.
 
     Parameters
     ----------
@@ -207,6 +207,6 @@ def torch_residuals(function: Callable[..., Any]) -> AutomaticResiduals:
     Raises
     ------
     MissingCapabilityError
-        Where PyTorch is not installed.
+        If PyTorch is not installed.
     """
     return AutomaticResiduals(function, TORCH)

@@ -1,4 +1,4 @@
-"""Data that were dealt to several workers: each has a cost of its own, and no process needs those of others."""
+"""Data distributed over several workers: each has its own cost, and no process needs those of others."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,30 +10,30 @@ from rmopt.errors import InvalidInputError
 
 
 class Shards(Cost):
-    """The costs of the workers of `Parallel`, each of its own part of the data; together they are their sum.
+    """The sum of the costs of `Parallel`'s workers, each on its own part of the data.
 
-    In a mean a worker counts for as much as it has terms. Between means each goes to the minimum of its own part:
-    with constant steps they meet beside the minimum of the sum, the nearer to it the smaller `every` is, and with
-    steps that fall at it. Steps by `Adam` and `AdaGrad` are as long for a flat cost as for a steep one: where parts
-    differ, their workers do not meet there.
+    In a mean a worker is weighted by its number of terms. Between means each approaches the minimum of its own part.
+    With constant steps they meet near the minimum of the sum, the closer the smaller `every` is, and with decreasing
+    steps at it. `Adam` and `AdaGrad` take equal steps for flat and steep costs, so with different parts their workers
+    do not meet there.
 
-    In a world of several processes each gives the costs of its own workers alone, ``world.mine(workers)``; then value
-    and gradient are those of the parts in this process.
+    Of several processes each gives the costs of its own workers alone, ``world.mine(workers)``. Then value and
+    gradient are those of the parts in this process.
 
     Parameters
     ----------
     costs : mapping from int to FiniteSum
-        By the number of the worker, from 0.
+        Costs by the number of the worker, from 0.
 
     Raises
     ------
     InvalidInputError
-        When there are no costs.
+        If there are no costs.
 
     See Also
     --------
     Parallel : the solver.
-    rmopt.core.AgentSum : agents with points of their own.
+    rmopt.core.AgentSum : agents with their own points.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Costs that are known by their values alone."""
+"""Costs known by their values alone."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,20 +8,20 @@ from rmopt.core.cost import Cost
 
 
 class ValueCost(Cost):
-    """A cost of a function of which nothing but values is known: of a simulation, or with jumps.
+    """A cost of a function known by its values alone, such as a simulation or a function with jumps.
 
     `NelderMead` and `ParticleSwarm` minimise it; other solvers refuse it.
 
     Parameters
     ----------
     function : callable
-        Of a point; it returns a real number.
+        A function of a point that returns a real number.
     many : bool
-        Whether it takes many points too, as one array with an axis more in front, and returns as many numbers.
+        Whether it also takes many points, stacked along a first axis, and returns as many numbers.
 
     See Also
     --------
-    rmopt.costs.autograd_cost : for functions that can be differentiated.
+    rmopt.costs.autograd_cost : for differentiable functions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What manifolds of arrays share that take over the inner product of the space around them."""
+"""The base of manifolds of arrays that inherit the inner product of the ambient space."""
 
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -15,27 +15,27 @@ from rmopt.errors import InvalidInputError
 
 
 class ArrayManifold(OverField, Manifold):
-    """A manifold of arrays of one shape, with the inner product of the space around it.
+    """A manifold of arrays of one shape, with the inner product of the ambient space.
 
-    A subclass has `shape`, `dim`, `projection` and `random_point`, and says in `refusal` which arrays are no points.
-    Tangent vectors are arrays of the same shape; they are carried along by projection.
+    A subclass has `shape`, `dim`, `projection` and `random_point`, and a `refusal` of arrays that are not points.
+    Tangent vectors are arrays of the same shape, transported by projection.
 
-    Arrays may be those of numpy, PyTorch, JAX or CuPy: what a point is decides what computes with it. Methods take
-    many points at once, as an array with more axes in front, or one point and many; what is a number for one point
-    is an array for many, but for `inner_product`, which sums. `refusal` speaks of all of them.
+    Arrays may be of numpy, PyTorch, JAX or CuPy: the type of a point selects the library. Methods take many points at
+    once, as an array with more axes in front, or one point and many. A number for one point becomes an array for
+    many, except that `inner_product` sums. `refusal` describes all points.
 
     Attributes
     ----------
     shape : tuple of int
-        Of one point.
+        The shape of one point.
     field : {"real", "complex"}
-        Of what numbers points are. Formulas follow the arrays: this decides what is drawn, how many dimensions there
-        are, and which points are taken.
+        The numbers of points. Formulas follow the arrays: the field determines random numbers, the dimension, and the
+        accepted points.
 
     See Also
     --------
-    rmopt.core.Manifold : where points are no arrays.
-    rmopt.checks.check_manifold : checks one of your own.
+    rmopt.core.Manifold : for points that are not arrays.
+    rmopt.checks.check_manifold : checks your own manifold.
 
     Examples
     --------
@@ -71,9 +71,9 @@ class ArrayManifold(OverField, Manifold):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # All geodesics pass here: arrays of other shapes would give numbers that mean nothing.
+        # All geodesics pass here: arrays of other shapes would give meaningless numbers.
         for name in {"exp", "log", "dist"} & vars(cls).keys():
-            # One that takes back a closed form stays that of `Manifold`, by which `knows` tells.
+            # A method that withdraws a closed form stays that of `Manifold`, which `knows` recognises.
             if vars(cls)[name] is not vars(Manifold)[name]:
                 setattr(cls, name, _of_points(vars(cls)[name]))
 
@@ -82,7 +82,7 @@ class ArrayManifold(OverField, Manifold):
 
     @property
     def has_ambient_metric(self) -> bool:
-        """Whether the inner product is that of the space around; with one of its own it is not, unless said so."""
+        """Whether the inner product is that of the ambient space: false for a custom one, unless overridden."""
         return type(self).inner_product is ArrayManifold.inner_product
 
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
@@ -93,7 +93,7 @@ class ArrayManifold(OverField, Manifold):
         return float(found) if type(tangent_vector_a) is np.ndarray else found
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
-        """Return the inner product at each of many points; an array of the axes before those of a point."""
+        """Return the inner product at each of many points: an array of the axes before those of a point."""
         if self.has_ambient_metric:
             return self._products(tangent_vectors_a, tangent_vectors_b)
         axes = len(self.shape)
@@ -103,7 +103,7 @@ class ArrayManifold(OverField, Manifold):
         return ns.asarray(np.reshape([self.inner_product(*vectors) for vectors in single], leading), point)
 
     def _products(self, a: Array, b: Array) -> Array:
-        """Return the inner product in the space around of each of many."""
+        """Return the inner product in the ambient space of each of many points."""
         found = ns.real_dots(a, b, len(self.shape))
         return ns.namespace(found).reshape(found, found.shape[: -len(self.shape)])
 
@@ -111,7 +111,7 @@ class ArrayManifold(OverField, Manifold):
         return ns.zeros(point.shape, point)
 
     def as_point(self, given: Any) -> Any:
-        """Return a point as an array, where it is given as a list or tuple of numbers."""
+        """Return a point as an array, also from a list or tuple of numbers."""
         return array("the point", given) if isinstance(given, list | tuple) else given
 
     def check_point(self, point: Any) -> str | None:
@@ -126,13 +126,13 @@ class ArrayManifold(OverField, Manifold):
         return self.refusal(point) if is_finite(point) else "the point holds NaN or infinity"
 
     def refusal(self, point: Array) -> str | None:
-        """Return why a finite array of the right shape is no point, or None: then all of them are."""
+        """Return why a finite array of the right shape is not a point, or None if all are points."""
         return None
 
 
 def weighted_sum(points: Sequence[Array], weights: Array) -> Array:
-    """Return the sum in the order of the points, so that bits do not depend on how a library sums."""
-    # Of the scalars of numpy each library makes what it likes.
+    """Return the sum in the order of the points, so that it does not depend on how a library sums."""
+    # Libraries treat numpy scalars differently.
     shares = weights if type(points[0]) is np.ndarray else weights.tolist()
     total = shares[0] * points[0]
     for weight, point in zip(shares[1:], points[1:], strict=True):
@@ -149,19 +149,19 @@ def root_of_sums(squares: Any, axes: int) -> Any:
 
 
 def _of_points(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method of two arrays that refuses what has not the shape of one point or of many."""
+    """Make a method of two arrays refuse arrays without the shape of one point or of many."""
 
     @wraps(function)
     def guarded(self: ArrayManifold, *pair: Any, **named: Any) -> Any:
-        # A subclass may take more.
+        # A subclass may accept more.
         for given in (*pair, *named.values())[:2]:
             shape = getattr(given, "shape", type(given).__name__)
             if shape != self.shape and (
                 isinstance(shape, str) or tuple(shape[-len(self.shape) :]) != self.shape
             ):
                 raise InvalidInputError(
-                    f"{self} takes arrays of shape {self.shape}, with more axes in front for many points, and got "
-                    f"{shape if isinstance(shape, str) else tuple(shape)}; write its last axes so."
+                    f"{self} takes arrays of shape {self.shape}, with more axes in front for many points, "
+                    f"and got {shape if isinstance(shape, str) else tuple(shape)}; change its last axes."
                 )
         return function(self, *pair, **named)
 

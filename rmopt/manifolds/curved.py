@@ -1,4 +1,4 @@
-"""Arrays whose columns lie in hyperbolic space or are probabilities, with metrics of their own."""
+"""Arrays whose columns lie in hyperbolic space or are probabilities, with their own metrics."""
 
 from abc import abstractmethod
 from copy import copy
@@ -19,7 +19,7 @@ from rmopt.retractions.grassmann import Exponential
 
 
 class _Columns(ArrayManifold):
-    """A manifold of arrays with one point in each column, or of one point that is a vector."""
+    """A manifold of arrays with one point in each column, or of vectors as single points."""
 
     n: int
 
@@ -32,8 +32,8 @@ class _Columns(ArrayManifold):
         """Return the inner products of the columns of two tangent vectors."""
 
     def sums(self, array: Array) -> Any:
-        """Return the sums of the columns as something that broadcasts with them."""
-        # One axis less begins sooner.
+        """Return the sums of the columns in a shape that broadcasts with them."""
+        # One axis less has less overhead.
         if type(array) is np.ndarray and array.ndim == len(self.shape):
             return np.add.reduce(array, 0)
         return ns.namespace(array).sum(array, axis=-len(self.shape), keepdims=True)
@@ -41,7 +41,7 @@ class _Columns(ArrayManifold):
     def inner_product(self, point: Array, tangent_vector_a: Array, tangent_vector_b: Array) -> float:
         products = self.products(point, tangent_vector_a, tangent_vector_b)
         if isinstance(products, np.ndarray | np.generic):
-            # `np.sum` takes three times as long to begin.
+            # `np.sum` has three times the overhead.
             return float(np.add.reduce(products, None))
         return float(ns.namespace(products).sum(products))
 
@@ -52,7 +52,7 @@ class _Columns(ArrayManifold):
 
     @abstractmethod
     def normal(self, point: Array) -> Array:
-        """Return what is orthogonal to the tangent space in the space around it, column by column."""
+        """Return a normal of the tangent space in the ambient space, column by column."""
 
     def projection(self, point: Array, ambient: Ambient) -> Array:
         Z, normal = dense(ambient, point), self.normal(point)
@@ -75,19 +75,19 @@ Polar = tuple[Any, Array, Any, Array]
 
 
 class Hyperbolic(_Columns):
-    """Hyperbolic space of dimension n, as the upper sheet of a hyperboloid; or m points of it.
+    """Hyperbolic space of dimension n, as the upper sheet of a hyperboloid, or m points of it.
 
     Points are vectors x of n + 1 numbers with −x₀² + x₁² + … + xₙ² = −1 and x₀ > 0, and the metric is this form
-    (Nickel and Kiela 2018). All is computed in radial and transverse parts, whose squares are added and not
-    subtracted: distances are exact between close points and between far ones. Tangent vectors are as exact as x₀
-    times rounding. So points are refused from 30 away from the origin on, where that is 10⁻³.
+    (Nickel and Kiela 2018). Computations use radial and transverse parts, whose squares are added and never
+    subtracted, so distances of close and of far points are exact. Tangent vectors are exact to x₀ times rounding. At
+    30 from the origin that is 10⁻³, and points from there on are refused.
 
     Parameters
     ----------
     n : int
         The dimension.
     m : int
-        With more than 1, a point is an (n + 1) × m array of as many columns.
+        The number of points: if more than 1, a point is an (n + 1) × m array.
 
     References
     ----------
@@ -126,13 +126,13 @@ class Hyperbolic(_Columns):
         return self._joined(-first, rest)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
-        """Return J G + x (xᵀG), where J turns the first sign: what is tangent of J G."""
+        """Return J G + x (xᵀG), the tangent part of J G, where J flips the first sign."""
         return self.to_tangent_space(point, self.normal(dense(euclidean_gradient, point)))
 
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
-        """Return what is tangent of J H + ξ (xᵀG)."""
+        """Return the tangent part of J H + ξ (xᵀG)."""
         G, H = dense(euclidean_gradient, point), dense(euclidean_hessian, point)
         return self.to_tangent_space(point, self.normal(H) + tangent_vector * self.sums(point * G))
 
@@ -149,7 +149,7 @@ class Hyperbolic(_Columns):
         aside = self.sums(across * across)
         length = xp.sqrt(along * along + aside)
         ratio = quotient(xp.sinh(length), length, 1.0)
-        # Inwards, sinh(r − length) in place of a difference of large numbers.
+        # Inwards, sinh(r − length) instead of a difference of large numbers.
         rest = aside / _positive(length + abs(along))
         end = xp.where(
             along < 0.0,
@@ -182,7 +182,7 @@ class Hyperbolic(_Columns):
         Raises
         ------
         InvalidInputError
-            Where they are so far out that tangent vectors have no digits.
+            If they are so far out that tangent vectors have no digits.
         """
         return self._above(self._rows(array)[1])
 
@@ -256,7 +256,7 @@ class Hyperbolic(_Columns):
     def _polar(self, point: Array) -> Polar:
         """Return the first row, the others, their length, which is 0 at the origin, and their direction.
 
-        In a run those of the last two points are kept.
+        A run caches those of the last two points.
         """
         if self._kept is not None and id(point) in self._kept:
             return self._kept[id(point)][1]
@@ -270,7 +270,7 @@ class Hyperbolic(_Columns):
         return found
 
     def _parts(self, polar: Polar, tangent_vector: Array) -> tuple[Any, Array]:
-        """Return a tangent vector's length along the geodesic from the origin, and what is across."""
+        """Return a tangent vector's length along the geodesic from the origin, and its transverse part."""
         height, _, _, unit = polar
         rest = self._rows(tangent_vector)[1]
         radial = self.sums(unit * rest)
@@ -286,7 +286,7 @@ class Hyperbolic(_Columns):
         xp, (height_a, rest_a, one, unit_a), (height_b, rest_b, two, unit_b) = ns.namespace(a[1]), a, b
         difference = rest_b - rest_a
         squares = self.sums(difference * (rest_a + rest_b))
-        # |a| (b/|b| − a/|a|), if b is the nearer one; it may be the origin, which has no direction.
+        # |a| (b/|b| − a/|a|), if b is nearer: it may be the origin, which has no direction.
         turned = difference - xp.where(one < two, unit_a, unit_b) * (squares / _positive(one + two))
         share = xp.minimum(one, two) / _positive(xp.maximum(one, two))
         rise = squares / _positive(two * height_a + one * height_b)
@@ -300,17 +300,17 @@ class Hyperbolic(_Columns):
 
 
 class Simplex(_Columns):
-    """Probabilities: vectors of n positive numbers with the sum 1, with the metric of Fisher and Rao; or m of them.
+    """Probabilities: vectors of n positive numbers with the sum 1, or m of them, with the Fisher-Rao metric.
 
-    Tangent vectors have the sum 0, and ⟨ξ, η⟩ = Σ ξᵢηᵢ/xᵢ. By x = s² this is a part of a sphere of radius 2, where
-    its geodesics leave it after a while; `MultiplicativeWeights` never do.
+    Tangent vectors have the sum 0, and ⟨ξ, η⟩ = Σ ξᵢηᵢ/xᵢ. By x = s² this is a part of a sphere of radius 2, which
+    geodesics leave eventually. `MultiplicativeWeights` never leave it.
 
     Parameters
     ----------
     n : int
         Numbers in a vector.
     m : int
-        With more than 1, a point is an n × m array of as many columns.
+        The number of points: if more than 1, a point is an n × m array.
 
     References
     ----------
@@ -335,7 +335,7 @@ class Simplex(_Columns):
     def __init__(self, n: int, m: int = 1) -> None:
         self.n = integer("n", n, 1)
         if n < 2:
-            raise InvalidInputError("Simplex(1) has no directions to go; let n be 2 or more.")
+            raise InvalidInputError("Simplex(1) has no tangent directions; let n be 2 or more.")
         super().__init__(self.n, m)
 
     @property
@@ -364,7 +364,7 @@ class Simplex(_Columns):
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Array
     ) -> Array:
-        """Return the derivative of the gradient along ξ, less ½ grad ∘ ξ / x, without what is not tangent."""
+        """Return the derivative of the gradient along ξ, less ½ grad ∘ ξ / x, projected."""
         G = dense(euclidean_gradient, point)
         mean = self.sums(point * G)
         change = point * dense(euclidean_hessian, point) + 0.5 * tangent_vector * (G - mean)
@@ -376,7 +376,7 @@ class Simplex(_Columns):
         Raises
         ------
         InvalidInputError
-            Where it leaves the simplex.
+            If it leaves the simplex.
         """
         xp = ns.namespace(point)
         root = xp.sqrt(point)
@@ -421,13 +421,13 @@ class Simplex(_Columns):
         )
 
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
-        """Return a point away from the boundary, of Dirichlet's distribution with the parameters 5."""
+        """Return a point away from the boundary, from the Dirichlet distribution with parameters 5."""
         point = np.random.default_rng(rng).standard_gamma(5.0, self.shape)
         return as_like(point / self.sums(point), like)
 
 
 def _half_chords(rise: Any, bent: Any) -> Any:
-    """Return sinh²(d/2), in which nothing is subtracted: (cosh(rₐ − rᵦ) − 1 + |a| |b| (1 − cos)) / 2."""
+    """Return sinh²(d/2) without cancellation: (cosh(rₐ − rᵦ) − 1 + |a| |b| (1 − cos)) / 2."""
     xp = ns.namespace(rise)
     return xp.sinh(0.5 * xp.asinh(rise)) ** 2 + 0.5 * bent
 
@@ -439,5 +439,5 @@ def _arc(half: Any) -> Any:
 
 
 def _positive(lengths: Any) -> Any:
-    """Return lengths by which can be divided."""
+    """Return lengths that are safe to divide by."""
     return ns.at_least(lengths, 1e-37 if ns.is_single(lengths) else 1e-300)

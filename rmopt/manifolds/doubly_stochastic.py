@@ -1,4 +1,4 @@
-"""Positive matrices whose rows and columns have the sum 1, with the metric of Fisher and Rao."""
+"""Positive matrices whose rows and columns have the sum 1, with the Fisher-Rao metric."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,8 +18,8 @@ from rmopt.retractions.arrays import SINKHORN_RETRACTIONS, Sinkhorn, balanced
 class DoublyStochastic(ArrayManifold):
     """The n × n matrices X of positive numbers whose rows and columns have the sum 1 (Douik and Hassibi 2019).
 
-    Tangent vectors have rows and columns of the sum 0, and ⟨ξ, η⟩ = Σ ξᵢⱼηᵢⱼ/xᵢⱼ. Minima are to lie inside, as those
-    of costs with an entropy do: a run whose numbers vanish ends with a sentence, and has not converged.
+    Tangent vectors have rows and columns of the sum 0, and ⟨ξ, η⟩ = Σ ξᵢⱼηᵢⱼ/xᵢⱼ. Minima must lie inside, as those of
+    costs with an entropy do. A run whose numbers vanish ends with an explanation, without convergence.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ class DoublyStochastic(ArrayManifold):
 
     See Also
     --------
-    SymmetricDoublyStochastic : those that are symmetric.
-    Simplex : where only the columns have the sum 1.
+    SymmetricDoublyStochastic : symmetric matrices.
+    Simplex : if only the columns have the sum 1.
     scipy.optimize.linear_sum_assignment : for linear costs, whose minima are permutations.
 
     References
@@ -81,7 +81,7 @@ class DoublyStochastic(ArrayManifold):
         """Return Z − (α1ᵀ + 1βᵀ) ∘ X, whose rows and columns have the sum 0: it is orthogonal in the metric."""
         Z, xp = dense(ambient, point), ns.namespace(point)
         rows, columns = xp.sum(Z, axis=-1)[..., None], xp.sum(Z, axis=-2)[..., None]
-        # Singular along α = 1, which β = −1 makes up for, and at the boundary.
+        # Singular along α = 1, β = −1, and at the boundary.
         identity, n = ns.eye(self.shape[0], point), self.shape[0]
         normal = (1.0 + 4.0 * float(ns.limits(point).eps)) * identity - point @ point.mT + 1.0 / n
         alpha = xp.linalg.solve(normal, rows - point @ columns)
@@ -101,10 +101,10 @@ class DoublyStochastic(ArrayManifold):
     def edge(
         self, point: Array, gradient: Array, norm: float, gradient_at: Callable[[Array], Array]
     ) -> str | None:
-        """Return in a sentence that a run has gone to the boundary, which its cost falls towards, or None.
+        """Return one sentence if a run has gone to the boundary, towards which its cost falls, or None.
 
-        Where numbers vanish so does the gradient, whatever the slope of the cost, which is gradient / X there. Where
-        they are all but 0 it is negative if the minimum lies inside, as that of an entropy does.
+        If numbers vanish, so does the gradient, whatever the slope of the cost, which is gradient / X there. For
+        numbers near 0 this slope is negative if the minimum lies inside, as that of an entropy does.
         """
         X, slopes, n = ns.to_numpy(point), ns.to_numpy(gradient / point), self.shape[0]
         steep = (1.0 / n**2 > X) & (slopes > 1e-3 * norm / n**0.5)
@@ -115,7 +115,7 @@ class DoublyStochastic(ArrayManifold):
             return None
         return (
             f"the minimum lies on the boundary, where numbers of {self} are 0 (the least is {X.min():.0e}); add an "
-            "entropy to the cost, as λ Σ x log x, or round what was reached"
+            "entropy to the cost, as λ Σ x log x, or round the result"
         )
 
     def refusal(self, point: Array) -> str | None:

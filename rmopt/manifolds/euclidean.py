@@ -85,7 +85,7 @@ class Symmetric(Euclidean):
 
     See Also
     --------
-    SkewSymmetric : those with Xᴴ = −X.
+    SkewSymmetric : matrices with Xᴴ = −X.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class Symmetric(Euclidean):
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
     ) -> Array:
-        """Return the part of the ambient Hessian that is tangent."""
+        """Return the tangent part of the ambient Hessian."""
         return self.projection(point, euclidean_hessian)
 
     def refusal(self, point: Array) -> str | None:
@@ -145,7 +145,7 @@ class SkewSymmetric(Symmetric):
 
     See Also
     --------
-    Symmetric : those with Xᴴ = X.
+    Symmetric : matrices with Xᴴ = X.
 
     Examples
     --------
@@ -159,11 +159,11 @@ class SkewSymmetric(Symmetric):
     def __init__(self, n: int, *, field: str = "real") -> None:
         super().__init__(n, field=field)
         if self.dim < 1:
-            raise InvalidInputError("SkewSymmetric(1) has no directions to go; let n be 2 or more.")
+            raise InvalidInputError("SkewSymmetric(1) has no tangent directions; let n be 2 or more.")
 
 
 class Positive(ArrayManifold):
-    """All arrays of positive numbers of one shape; no change of scale changes the metric, ⟨ξ/X, η/X⟩.
+    """All arrays of positive numbers of one shape, with the scale-invariant metric ⟨ξ/X, η/X⟩.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class Positive(ArrayManifold):
         return root_of_sums(ns.real_dots(rates, rates, axes), axes)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector in parallel: relative changes stay."""
+        """Transport a tangent vector in parallel, which preserves relative changes."""
         return tangent_vector_a * (point_b / point_a)
 
     def refusal(self, point: Array) -> str | None:

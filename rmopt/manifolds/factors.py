@@ -1,4 +1,4 @@
-"""Matrices of low rank by their factors: quotient geometries, in which the rank may fall."""
+"""Matrices of low rank as factors: quotient geometries, in which the rank may fall."""
 
 from typing import Any, ClassVar, Self
 
@@ -18,11 +18,11 @@ from rmopt.manifolds.product import Product
 class PSDFactors(Euclidean):
     """Factors Y of positive semidefinite n × n matrices W = YYᴴ of rank k or less (Burer and Monteiro 2003).
 
-    A point is an n × k array, and stands for the same W as Y O for every orthogonal O; the metric is tr(ξᵀη). The
-    gradient of a function of YYᴴ is horizontal by itself. Unlike on `PSDFixedRank` the rank may fall on the way:
-    take it where the cost, a penalty or a constraint drives eigenvalues to zero. For a loss of W itself, such as a
-    distance of matrices, `PSDFixedRank` needs fewer steps, also where k is larger than the rank of the solution.
-    A `ConvexCost` is a function of factors as it is, other costs by `rmopt.costs.OnFactors`.
+    A point is an n × k array Y, and Y O represents the same W for every orthogonal O; the metric is tr(ξᵀη). The
+    gradient of a function of YYᴴ is always horizontal. Unlike on `PSDFixedRank` the rank may fall on the way: use it
+    if the cost, a penalty or a constraint drives eigenvalues to zero. For a loss of W itself, such as a distance of
+    matrices, `PSDFixedRank` needs fewer steps, even if k is larger than the rank of the solution. A `ConvexCost`
+    takes factors directly, other costs by `rmopt.costs.OnFactors`.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ class PSDFactors(Euclidean):
 
     See Also
     --------
-    PSDFixedRank : for a loss of W itself; fewer steps.
-    rmopt.solvers.RankIncremental : lets the rank grow.
+    PSDFixedRank : for a loss of W itself, with fewer steps.
+    rmopt.solvers.RankIncremental : increases the rank.
 
     References
     ----------
@@ -65,27 +65,27 @@ class PSDFactors(Euclidean):
         return type(self)(self.shape[0], k, field=self.field)
 
     horizontal = staticmethod(horizontal)
-    # Straight lines are those of the factors, and one W has many: no distance of matrices is known here.
+    # Straight lines are those of the factors, of which one W has many, so no distance of matrices is known.
     exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
     projected_mean = Manifold.projected_mean
 
     def point_of(self, point: Array) -> PSDPoint:
-        """Return W as a point of `PSDFixedRank`; its rank may be smaller than k."""
+        """Return W, whose rank may be below k, as a point of `PSDFixedRank`."""
         return point_of(point)
 
     def to_dense(self, point: Array) -> Array:
-        """Return W as an n × n array; for small matrices and tests."""
+        """Return W as an n × n array, for small matrices and tests."""
         return point @ ns.adjoint(point)
 
 
 class BoundedRank(Product):
     """Factors A, B of n × m matrices W = ABᴴ of rank k or less, with the metric of flat space.
 
-    A point is `Parts` of A and B. Where the rank falls on the way, solvers on manifolds of one rank may end at points
+    A point is `Parts` of A and B. If the rank falls on the way, solvers on manifolds of one rank may end at points
     that are not stationary among the matrices of bounded rank. Here every point that is stationary to second order
-    stands for a stationary W (Levin, Kileel and Boumal 2023): take `TrustRegions`, and a start of full rank that is
-    drawn, for from a symmetric one no solver sees in which direction a saddle point is left. Where the rank is known
-    `FixedRankEmbedded` needs fewer steps. Costs of W are functions of factors by `rmopt.costs.OnFactors`.
+    represents a stationary W (Levin, Kileel and Boumal 2023). Use `TrustRegions` and a random start of full rank:
+    from a symmetric one no solver finds a direction out of a saddle point. If the rank is known, `FixedRankEmbedded`
+    needs fewer steps. `rmopt.costs.OnFactors` turns costs of W into costs of factors.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class BoundedRank(Product):
 
     See Also
     --------
-    FixedRankFactors : where the rank is known and does not fall.
+    FixedRankFactors : if the rank is known and does not fall.
 
     References
     ----------
@@ -139,12 +139,12 @@ class BoundedRank(Product):
 
 
 class FixedRankFactors(BoundedRank):
-    """Factors A, B of n × m matrices W = ABᴴ of rank k, with a metric that no change of scale between them alters.
+    """Factors A, B of n × m matrices W = ABᴴ of rank k, with a metric invariant to scalings between them.
 
     A point is `Parts` of A and B. The metric is tr(ξ_Aᴴη_A BᴴB) + tr(ξ_Bᴴη_B AᴴA) (Mishra, Apuroop and Sepulchre
     2012), so that the gradient is (∇f B (BᴴB)⁻¹, ∇fᴴ A (AᴴA)⁻¹): the direction of scaled gradient descent (Tong, Ma
-    and Chi 2021), which to first order is LORETA's step. Costs of matrices are functions of factors by
-    `rmopt.costs.OnFactors`. The dimension is that of the factors, k² more than that of the matrices.
+    and Chi 2021), which to first order is LORETA's step. `rmopt.costs.OnFactors` turns costs of matrices into costs
+    of factors. The dimension is that of the factors, k² more than that of the matrices.
 
     Parameters
     ----------
@@ -195,14 +195,14 @@ class FixedRankFactors(BoundedRank):
         return Parts([_divided(G, B), _divided(H, A)])
 
     def _derivatives(self, point: Parts, ambient: Ambient) -> list[Array]:
-        """Return both blocks; those that are not given are zero."""
+        """Return both blocks, with zeros for missing ones."""
         blocks = self._blocks_of(point, ambient)
         return [dense(blocks[i], X) if i in blocks else ns.zeros(X.shape, X) for i, X in enumerate(point)]
 
     def euclidean_to_riemannian_hessian(
         self, point: Parts, euclidean_gradient: Ambient, euclidean_hessian: Ambient, tangent_vector: Parts
     ) -> Parts:
-        """Return the covariant derivative of the gradient: that of the metric is part of it (Koszul's formula)."""
+        """Return the covariant derivative of the gradient, including that of the metric (Koszul's formula)."""
         (A, B), (a, b) = point, tangent_vector
         gradient = self.euclidean_to_riemannian_gradient(point, euclidean_gradient)
         G, H = self._derivatives(point, euclidean_hessian)
@@ -215,7 +215,7 @@ class FixedRankFactors(BoundedRank):
         g, h = gradient
         return Parts([part(G, A, B, a, b, g, h), part(H, B, A, b, a, h, g)])
 
-    # The metric changes from point to point: straight lines are no geodesics.
+    # The metric changes from point to point, so straight lines are not geodesics.
     exp, log, dist = Manifold.exp, Manifold.log, Manifold.dist
 
     def check_point(self, point: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""The manifold of n × m matrices of rank k, with the metric of the matrices around it."""
+"""The manifold of n × m matrices of rank k, with the metric of the ambient space."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -35,9 +35,9 @@ class FixedRankEmbedded(FixedRankManifold):
 
     See Also
     --------
-    FixedRankFactors : factors with a metric that no scale alters; costs as functions of A and B.
+    FixedRankFactors : factors with a scale-invariant metric, and costs as functions of A and B.
     PSDFixedRank : symmetric and positive semidefinite.
-    Grassmann : where one factor has a closed form given the other.
+    Grassmann : if one factor has a closed form given the other.
 
     References
     ----------
@@ -96,7 +96,7 @@ class FixedRankEmbedded(FixedRankManifold):
     ) -> LowRankTangent:
         if type(point_a.U) is not np.ndarray or point_a.U.dtype.kind == "c":
             return super().transport(point_a, point_b, tangent_vector_a)
-        # On small matrices `dot` takes half of the time of `@`.
+        # On small matrices `dot` takes half the time of `@`.
         left = point_a.U.dot(tangent_vector_a.M) + tangent_vector_a.Up
         ZV = left.dot(point_a.V.T.dot(point_b.V)) + point_a.U.dot(tangent_vector_a.Vp.T.dot(point_b.V))
         ZtU = point_a.V.dot(left.T.dot(point_b.U)) + tangent_vector_a.Vp.dot(point_a.U.T.dot(point_b.U))
@@ -116,7 +116,7 @@ class FixedRankEmbedded(FixedRankManifold):
         """Return the Riemannian Hessian: the projected ambient one plus the curvature of the manifold.
 
         The curvature term is N ξᴴ (W†)ᴴ + (W†)ᴴ ξᴴ N with N the part of the gradient normal to the
-        manifold (Vandereycken 2013, Proposition 2.2; here for S that need not be diagonal).
+        manifold (Vandereycken 2013, Proposition 2.2, here for any invertible S).
         """
         flat = self.projection(point, euclidean_hessian)
         along_V, along_U = images(euclidean_gradient, tangent_vector.Vp, tangent_vector.Up)
@@ -188,7 +188,7 @@ class FixedRankEmbedded(FixedRankManifold):
         return self._checked(LowRankPoint(U, np.diag(sigma[:k]), V), "the matrix", given)
 
     def as_point(self, given: Any) -> Any:
-        """Return a point, which may be given as the triple (U, s, Vᴴ) of a singular value decomposition."""
+        """Return a point, also from the triple (U, s, Vᴴ) of a singular value decomposition."""
         if isinstance(given, list | tuple) and [np.ndim(part) for part in given] == [2, 1, 2]:
             (n, m), k = self.shape, self.rank
             U, Vh = numbers("U", given[0], (n, k), self.field), numbers("Vᴴ", given[2], (k, m), self.field)
@@ -196,16 +196,16 @@ class FixedRankEmbedded(FixedRankManifold):
         return given
 
     def from_gradients(self, gradients: Sequence[Factored]) -> LowRankPoint:
-        """Return the best rank-k matrix to minus the sum of some gradients, of which there is one or more.
+        """Return the best rank-k approximation of minus the sum of one or more gradients.
 
         This is the "zero matrix" start of Shalit et al. (2012), §7.2.1: the zero matrix is not on the
-        manifold, so the first 2k subgradients are added up and truncated to rank k. Minus the sum,
-        because the first step from zero would go against it.
+        manifold, so the first 2k subgradients are added up and truncated to rank k. The sign is minus, as in the
+        first step from zero.
 
         Raises
         ------
         InvalidInputError
-            When the sum has a rank below k.
+            If the sum has a rank below k.
         """
         left, right = ([dense(getattr(one, side)) for one in gradients] for side in ("left", "right"))
         concat = ns.namespace(left[0]).concat

@@ -1,4 +1,4 @@
-"""Frames and subspaces whose columns are orthonormal in an inner product xᴴBy of the space around them."""
+"""Frames and subspaces whose columns are orthonormal in an ambient inner product xᴴBy."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -23,23 +23,23 @@ from rmopt.retractions.grassmann import GENERALIZED_RETRACTIONS, GeneralizedPola
 class GeneralizedStiefel(ArrayManifold):
     """The n × p matrices X with XᴴBX = I for a positive definite B, with the metric ⟨ξ, η⟩ = Re tr(ξᴴBη).
 
-    Canonical correlations, discriminants and generalised eigenvalue problems are costs on it. B is multiplied with,
-    and a gradient is one solve with B, so that a sparse B stays sparse. With an array B there are `exp`, `log` and
-    `dist`, those of `Stiefel`; with another one there are not.
+    Canonical correlations, discriminants and generalised eigenvalue problems are costs on it. Operations are products
+    with B, and one solve per gradient, so that a sparse B stays sparse. `exp`, `log` and `dist`, as on `Stiefel`,
+    need an array B.
 
     Parameters
     ----------
     B : array, sparse array or operator, shape (n, n)
         Hermitian and positive definite. An operator has `shape`, ``B @ X`` and ``B.solve(X)``, which returns B⁻¹X.
-        Sparse arrays and operators compute on the host, whatever the points are.
+        Sparse arrays and operators compute on the host, wherever the points are.
     p : int
         Number of columns, p ≤ n.
     field : {"real", "complex"}
 
     See Also
     --------
-    GeneralizedGrassmann : where only the span counts.
-    scipy.sparse.linalg.eigsh : for eigenvalue problems with nothing added, which it solves faster.
+    GeneralizedGrassmann : if only the span counts.
+    scipy.sparse.linalg.eigsh : faster for plain eigenvalue problems.
 
     References
     ----------
@@ -108,7 +108,7 @@ class GeneralizedStiefel(ArrayManifold):
                 "options": {"SymmetricMode": True},
             }
             factors = splu(sp.csc_array(whole), **how)
-            # With its pivots on the diagonal U has those of L D Lᴴ there.
+            # With pivots on the diagonal, that of U is the D of L D Lᴴ.
             if not (np.array_equal(factors.perm_r, factors.perm_c) and factors.U.diagonal().real.min() > 0.0):
                 raise InvalidInputError(f"B {_CURE}")
             return whole, factors.solve, None
@@ -127,10 +127,10 @@ class GeneralizedStiefel(ArrayManifold):
     def diameter(self) -> float:
         return self._twin.diameter
 
-    # The inner product of the space around
+    # The inner product of the ambient space
 
     def times(self, array: Array) -> Array:
-        """Return B X, of one matrix X or of many."""
+        """Return B X, for one matrix X or many."""
         return (
             self._on_host(self.B.__matmul__, array)
             if self._root is None
@@ -138,18 +138,18 @@ class GeneralizedStiefel(ArrayManifold):
         )
 
     def solve(self, array: Array) -> Array:
-        """Return B⁻¹ X, of one matrix X or of many."""
+        """Return B⁻¹ X, for one matrix X or many."""
         if self._solved is not None:
             return self._on_host(self._solved, array)
         return ns.adjoint(ns.matched(self._inverse, array)) @ (ns.matched(self._inverse, array) @ array)
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """Inverse of the Cholesky factor, by which all libraries multiply many matrices."""
+        """The inverse of the Cholesky factor, which all libraries can multiply with many matrices."""
         return linalg.solve_lower(self._root, np.eye(len(self._root), dtype=self._root.dtype))
 
     def _on_host(self, function: Callable[[Any], Any], array: Array) -> Array:
-        """Return a function's values of the columns of arrays, in whose library it does not compute."""
+        """Return the values on the host of a function of arrays' columns, in the arrays' library."""
         columns = np.moveaxis(ns.to_numpy(array), -2, 0)
         wide = columns.astype(np.result_type(columns, float)).reshape(len(columns), -1)
         found = np.moveaxis(np.asarray(function(wide)).reshape(columns.shape), 0, -2)
@@ -172,7 +172,7 @@ class GeneralizedStiefel(ArrayManifold):
         return Z - point @ self._bound(ns.adjoint(point) @ self.times(Z))
 
     def _bound(self, inner: Array) -> Array:
-        """Return what of XᴴBZ no tangent vector has."""
+        """Return the part of XᴴBZ that vanishes for tangent vectors."""
         return linalg.symmetric(inner)
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
@@ -224,7 +224,7 @@ class GeneralizedStiefel(ArrayManifold):
 class GeneralizedGrassmann(GeneralizedStiefel):
     """The p-dimensional subspaces of ℝⁿ or ℂⁿ, by bases X with XᴴBX = I for a positive definite B.
 
-    X and X O are one point for every orthogonal or unitary O. Tangent vectors have XᴴBξ = 0, and the metric is
+    X and X O are the same point for every orthogonal or unitary O. Tangent vectors have XᴴBξ = 0, and the metric is
     Re tr(ξᴴBη).
 
     Parameters
@@ -234,7 +234,7 @@ class GeneralizedGrassmann(GeneralizedStiefel):
 
     See Also
     --------
-    GeneralizedStiefel : where the columns themselves count.
+    GeneralizedStiefel : if the columns themselves count.
 
     References
     ----------
@@ -263,7 +263,7 @@ _CURE = "is not positive definite and Hermitian; give (B + Bᴴ)/2, with a multi
 
 
 def _size(B: Any) -> int:
-    """Return the number of rows of what should be a square matrix."""
+    """Return the number of rows of B, and refuse anything but a square matrix."""
     if not (sp.issparse(B) or ns.is_array(B) or hasattr(B, "solve")) or not hasattr(B, "shape"):
         raise InvalidInputError(
             f"B must be an array, a sparse array, or an operator with `shape`, `@` and `solve`, got {shown(B)}."

@@ -1,4 +1,4 @@
-"""The Grassmann manifold: subspaces, held by orthonormal bases."""
+"""The Grassmann manifold: subspaces, represented by orthonormal bases."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,8 @@ from rmopt.retractions.grassmann import GRASSMANN_RETRACTIONS, Exponential
 class Grassmann(ArrayManifold):
     """The r-dimensional subspaces of ℝᵐ or ℂᵐ (Edelman, Arias and Smith 1998; Absil, Mahony and Sepulchre 2008).
 
-    A point is an orthonormal basis U (m × r), and so is U O for every orthogonal or unitary O. A tangent vector is
-    the horizontal matrix ξ with Uᴴξ = 0, with the metric ⟨ξ, η⟩ = Re tr(ξᴴη); it belongs to the basis U.
+    A point is an orthonormal basis U (m × r), and U O is the same point for every orthogonal or unitary O. A tangent
+    vector is a horizontal matrix ξ with Uᴴξ = 0, which depends on the basis U. The metric is ⟨ξ, η⟩ = Re tr(ξᴴη).
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Grassmann(ArrayManifold):
 
     See Also
     --------
-    Stiefel : where the columns themselves count, and not only what they span.
+    Stiefel : if the columns themselves count, and not only their span.
 
     References
     ----------
@@ -52,7 +52,7 @@ class Grassmann(ArrayManifold):
     """
 
     default_retraction: Retraction = Exponential()
-    # Parallel transport takes ten times as long, and saves no iterations.
+    # Parallel transport takes ten times as long and saves no iterations.
     default_transport: Transport = ByProjection()
     retractions = GRASSMANN_RETRACTIONS
 
@@ -99,22 +99,21 @@ class Grassmann(ArrayManifold):
         if not single or type(point) is not np.ndarray or point.dtype.kind != "f":
             even, odd = linalg.gram_functions(tangent_vector, linalg.cosine, linalg.sine)
             return linalg.orthonormalised(point @ even + tangent_vector @ odd)
-        # `dot` takes half of the time that `@` takes to begin.
+        # `dot` has half the overhead of `@`.
         squares, V = linalg.small_eigh(tangent_vector.T.dot(tangent_vector))
         if squares[-1] == 0.0:
             return point.copy()
         angles = np.sqrt(np.maximum(squares, 1e-30))
         moved = point.dot(V * np.cos(angles))
         moved += tangent_vector.dot(V * (np.sin(angles) / angles))
-        # Turned back, and made orthonormal to rounding.
+        # Rotated back, and made orthonormal to rounding.
         return moved.dot(1.5 * V.T - (0.5 * moved.T.dot(moved)).dot(V.T))
 
     def log(self, point_a: Array, point_b: Array) -> Array:
         """Return the initial velocity of the shortest geodesic from one subspace to another.
 
-        It is twice that to the subspace half of the way, to which no angle is wide. Where an angle is π/2 there are
-        several shortest geodesics; this is one of them. The printed form (Mishra et al. 2019, equation 7) inverts
-        AᴴB, which is singular there.
+        It is twice that to the midpoint, to which all angles are small. If an angle is π/2, this is one of several
+        shortest geodesics. The printed form (Mishra et al. 2019, equation 7) inverts AᴴB, which is singular there.
         """
         P, half, beyond = _halfway(point_a, point_b)
         squares, V = _squares(half, beyond)
@@ -129,12 +128,12 @@ class Grassmann(ArrayManifold):
         return 2.0 * xp.flip(xp.asin(xp.linalg.svdvals(beyond @ half)), axis=-1)
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
-        """Return the geodesic distance, the length of the vector of principal angles."""
+        """Return the geodesic distance, the norm of the principal angles."""
         squares, _ = _squares(*_halfway(point_a, point_b)[1:])
         return 2.0 * root_of_sums(ns.namespace(squares).asin(ns.at_least(squares, 0.0) ** 0.5) ** 2, 1)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector along the shortest geodesic, in parallel, to the basis of the end."""
+        """Transport a tangent vector in parallel along the shortest geodesic, to the basis of the end."""
         velocity = self.log(point_a, point_b)
         turn, bend = linalg.gram_functions(velocity, linalg.sine, linalg.versine)
         along = ns.adjoint(velocity) @ tangent_vector_a
@@ -164,13 +163,13 @@ class Grassmann(ArrayManifold):
 
 
 def _halfway(A: Array, B: Array) -> tuple[Array, Array, Array]:
-    """Return P, D and H: H D are the principal directions of half of the way, less what lies in the span of A.
+    """Return P, D and H: H D are the principal directions of the midpoint, less their parts in the span of A.
 
-    They lie across the directions A P, by sines that are at most √½.
+    They are orthogonal to the directions A P, with sines of at most √½.
     """
     xp, inner = ns.namespace(A), ns.adjoint(A) @ B
     P, cosines, back = xp.linalg.svd(inner)
-    # Twice: once leaves the rounding errors of A's orthonormality.
+    # Twice, since once leaves the rounding errors of A's orthonormality.
     beyond = linalg.leave_span(A, B - A @ inner)
     # The sum of the directions of A and of B is as long as this root.
     return P, ns.adjoint(back) / xp.sqrt(2.0 + 2.0 * cosines)[..., None, :], beyond

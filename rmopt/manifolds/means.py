@@ -1,4 +1,4 @@
-"""Means and medians of points, by distances or in the space around, and the directions in which points vary."""
+"""Means, medians and principal components of points, by distances or in the ambient space."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from rmopt.manifolds.positive_definite import PositiveDefinite
 from rmopt.manifolds.symmetric_positive_definite import SymmetricPositiveDefinite
 
 Points = Sequence[Any]
-# Sums of squares that differ by less may differ by rounding, where points are ill-conditioned.
+# Smaller differences of sums of squares may be rounding, if points are ill-conditioned.
 ROUGHLY = 1e-6
-# A search ends after so many looks that come no nearer.
+# A search ends after so many evaluations without progress.
 IDLE = 20
 
 
@@ -29,11 +29,11 @@ def frechet_mean(
     tol: float = 1e-12,
     max_iter: int = 200,
 ) -> Any:
-    """Return the point with the least weighted sum of squared distances to some points, near the first.
+    """Return the point with the least weighted sum of squared distances to points, near the first of them.
 
-    Follows the mean of the logarithms until it vanishes (Karcher 1977), by steps of Barzilai and Borwein's length
-    that lower the sum. Points that are far apart on a sphere, say, have several such means, each the best nearby.
-    A warning tells where `max_iter` ends it above `tol`; it also ends where steps come no nearer.
+    Follows the mean of the logarithms until it vanishes (Karcher 1977), by Barzilai-Borwein steps that lower the sum.
+    Points far apart, for example on a sphere, have several such means, each the best nearby. The search ends with a
+    warning if `max_iter` steps stay above `tol`, and also ends if steps make no progress.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def frechet_mean(
 
     See Also
     --------
-    projected_mean : needs no logarithm, and one step.
-    geometric_median : less moved by points that are far off.
+    projected_mean : needs one step and no logarithm.
+    geometric_median : less affected by outliers.
 
     References
     ----------
@@ -80,7 +80,7 @@ def frechet_mean(
             break
     else:
         raise InvalidInputError(
-            f"the points have no finite logarithms on {manifold} at any of them; bring them nearer to each other."
+            f"the points have no finite logarithms on {manifold} at any of them; move them closer together."
         )
     spread, best, idle, steps = float(np.sqrt(2.0 * value)), (mean, direction, length, value), 0, 0
     enough = max(tol, 4.0 * np.finfo(float).eps * coarseness_of(mean)) * spread
@@ -90,13 +90,13 @@ def frechet_mean(
             with np.errstate(all="ignore"):
                 moved = manifold.exp(mean, direction * step)
                 there, remaining, reached = look(moved)
-                # How much it would still fall at its end; log(moved, mean) is the velocity there, backwards.
+                # The slope at its end: log(moved, mean) is the backward velocity there.
                 left = -manifold.inner_product(moved, manifold.log(moved, mean), there)
         except (ValueError, RuntimeError) as error:
             if not (isinstance(error, InvalidInputError) or broke_down(error)):
                 raise
             reached = np.inf
-        # Where values differ by rounding, slopes tell as much (Hager and Zhang 2005).
+        # If values differ by rounding alone, slopes decide (Hager and Zhang 2005).
         if reached < value - 1e-4 * falls or (reached < (1.0 + ROUGHLY) * value and left > -0.8 * falls):
             # Barzilai and Borwein's step.
             step *= min(max(falls / (falls - left), 0.1), 10.0) if falls > left else 2.0
@@ -111,7 +111,7 @@ def frechet_mean(
     mean, direction, length, _ = best
     if length > enough and steps == max_iter:
         warn(
-            f"frechet_mean stopped after {steps} steps, where the mean logarithm is {length / spread:.1e} times as "
+            f"frechet_mean stopped after {steps} steps: the mean logarithm is {length / spread:.1e} times as "
             f"long as the distances, and tol = {tol:.1e}; raise max_iter, or tol.",
             RuntimeWarning,
         )
@@ -119,7 +119,7 @@ def frechet_mean(
 
 
 def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], tuple[Any, float, float]]:
-    """Return what gives the mean logarithm at a point, its length, and half the mean square, of which it descends."""
+    """Return a function of a point that gives the mean logarithm, its length, and half the mean square."""
     seen = [(share, point) for share, point in zip(shares.tolist(), points, strict=True) if share > 0.0]
     if type(manifold) in (SymmetricPositiveDefinite, PositiveDefinite):
         metric, weights = manifold._metric, shares[shares > 0.0]  # type: ignore[attr-defined]
@@ -147,7 +147,7 @@ def _look(manifold: Manifold, points: Points, shares: Array) -> Callable[[Any], 
 
 
 def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> Any:
-    """Return the point of a manifold that is nearest to a weighted sum of points in the space around it.
+    """Return the point of a manifold that is nearest to a weighted sum of points in the ambient space.
 
     It needs no logarithm, and costs a small multiple of a retraction: on matrices of rank k, N points cost a QR
     factorisation with N k columns. See `frechet_mean` for the mean by distances along the manifold.
@@ -156,18 +156,18 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
     ----------
     manifold : Manifold
         `FixedRankEmbedded`, `PSDFixedRank`, `Grassmann` (the mean of projectors), `Stiefel`, `SpecialOrthogonal`,
-        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, products of them, and manifolds of your own that have a
-        method ``projected_mean(points, weights)``.
+        `Sphere`, `Oblique`, `PositiveDefinite`, `Euclidean`, products of them, and your own manifolds with a method
+        ``projected_mean(points, weights)``.
     points : sequence of points
     weights : array, shape (N,), optional
-        With the sum 1; equal unless given. They may be negative: ``[-1, 2]`` goes from the first point to the second
-        one, and on by as much.
+        With the sum 1; equal by default. They may be negative: ``[-1, 2]`` goes from the first point to the second
+        one and as far again.
 
     Raises
     ------
     InvalidInputError
         When there are no points, a point is not on the manifold, the weights do not fit, or the sum has no nearest
-        point: it has a lower rank, or is no longer positive definite. Of many that are as near it is one.
+        point because it has a lower rank or is not positive definite. Of several nearest points it is one.
     MissingCapabilityError
         On other manifolds.
 
@@ -193,7 +193,7 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
 
 
 def weighed(mean: str, manifold: Manifold, points: Points, weights: Any) -> tuple[list[Any], Array]:
-    """Return points of a manifold and their weights, of the sum 1, or refuse what is none."""
+    """Return points of a manifold and their normalised weights, and refuse invalid ones."""
     points = _held(mean, manifold, points)
     shares = np.ones(len(points)) if weights is None else numbers("weights", weights, (len(points),))
     if (shares < 0.0).any() or not shares.any():
@@ -215,7 +215,7 @@ def _held(mean: str, manifold: Manifold, points: Points) -> list[Any]:
 
 
 def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
-    """Return the function of points and weights that `projected_mean` is on a manifold, without checks of points."""
+    """Return the manifold's `projected_mean` as a function of points and weights, without checks of points."""
     if not manifold.knows("projected_mean"):
         raise MissingCapabilityError(
             f"the points of {manifold} have no mean here; give its class a method projected_mean(points, weights)"
@@ -232,7 +232,7 @@ def mean_on(manifold: Manifold) -> Callable[[Points, Array], Any]:
     return checked
 
 
-# After so many steps the nearest of the points is tried, near which steps become short.
+# After so many steps the nearest of the points is tried, because steps near it become short.
 LOOK = 5
 
 
@@ -242,7 +242,7 @@ def geometric_median(
     """Return the point with the least weighted sum of distances to some points, near their mean.
 
     Weiszfeld's steps (Fletcher, Venkatasubramanian and Joshi 2009), with the test of Vardi and Zhang (2000) of
-    whether one of the points is the median. A warning tells where `max_iter` ends it above `tol`.
+    whether one of the points is the median. A warning is given if `max_iter` ends it above `tol`.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def geometric_median(
     weights : array, optional
         Not negative; equal unless given.
     tol : float
-        Stop when the slope of the sum of distances, of weights with the sum 1, is this small.
+        Stop when the slope of the sum of distances, with normalised weights, is this small.
     max_iter : int
 
     Raises
@@ -264,7 +264,7 @@ def geometric_median(
 
     See Also
     --------
-    frechet_mean : squared distances; the mean.
+    frechet_mean : the mean, by squared distances.
 
     References
     ----------
@@ -292,7 +292,7 @@ def geometric_median(
     enough = max(tol, 4.0 * np.finfo(float).eps * coarseness_of(median))
 
     def look(place: Any) -> tuple[float, Any, Any]:
-        """Return the slope at a place, the step from it, and the nearest point."""
+        """Return the slope at a point, the step from it, and the nearest of the given points."""
         away = [(share, manifold.log(place, point), point) for share, point in seen]
         lengths = [manifold.norm(place, vector) for _, vector, _ in away]
         pull, scale, here = manifold.zero_vector(place), 0.0, 0.0
@@ -315,25 +315,25 @@ def geometric_median(
         slope, step, nearest = look(median)
     if slope > enough:
         warn(
-            f"geometric_median stopped after {max_iter} steps, where the slope of the distances is {slope:.1e}, and "
-            f"tol = {tol:.1e}; raise max_iter, or tol.",
+            f"geometric_median stopped after {max_iter} steps: the slope of the distances is {slope:.1e}, "
+            f"and tol = {tol:.1e}; raise max_iter, or tol.",
             RuntimeWarning,
         )
     return median
 
 
 class TangentPCA(NamedTuple):
-    """How points vary about their mean.
+    """The principal components of points about their mean.
 
     Attributes
     ----------
     mean : point
     components : list of tangent vectors
-        Orthonormal at the mean, those of the largest variances first.
+        Orthonormal at the mean, by descending variance.
     variances : array, shape (k,)
-        Sums of squares along them over one less than the number of points.
+        Sums of squares along them, divided by the number of points minus one.
     scores : array, shape (N, k)
-        Coordinates of each point's logarithm, less the mean logarithm, along the components.
+        Coordinates of each point's logarithm, minus the mean logarithm, along the components.
     """
 
     mean: Any
@@ -347,7 +347,7 @@ def tangent_pca(
 ) -> TangentPCA:
     """Return the principal components of some points' logarithms at their mean (Fletcher et al. 2004).
 
-    ``manifold.exp(mean, t * component)`` is the curve along which they vary. By inner products of all pairs.
+    They vary along the curve ``manifold.exp(mean, t * component)``. Computed from the inner products of all pairs.
 
     Parameters
     ----------
@@ -356,10 +356,9 @@ def tangent_pca(
     points : sequence of points
         Two or more.
     n_components : int, optional
-        As many as there are points less one, and dimensions, unless given; fewer where points vary in fewer
-        directions.
+        Defaults to the number of points minus one, at most the dimension; fewer if points vary in fewer directions.
     mean : point, optional
-        Where the logarithms are taken; `frechet_mean` unless given.
+        Base point of the logarithms; defaults to the `frechet_mean`.
 
     Raises
     ------
@@ -400,7 +399,7 @@ def tangent_pca(
     away = [vector - middle * (1.0 / len(points)) for vector in away]
     gram = np.array([[manifold.inner_product(mean, a, b) for b in away] for a in away])
     values, shares = np.linalg.eigh(gram)
-    # Where nothing varies there is no direction.
+    # Points without variation have no direction.
     k = min(k, int(np.sum(values > 1e-14 * coarseness_of(mean) * values[-1])))
     values, shares = values[::-1][:k], shares[:, ::-1][:, :k]
     components = []

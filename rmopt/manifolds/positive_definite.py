@@ -1,4 +1,4 @@
-"""The positive definite matrices by their rows and columns, for coordinate descent."""
+"""Positive definite matrices with steps along single rows and columns, for coordinate descent."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from rmopt.retractions.positive_definite import POSITIVE_DEFINITE_RETRACTIONS
 class PositiveDefinite(SymmetricPositiveDefinite):
     """Positive definite d × d matrices with the affine-invariant metric, for coordinate descent as well.
 
-    They are those of `SymmetricPositiveDefinite`; tangent vectors may also be `RowColumn` directions where one row
-    and column moves alone.
+    The points are those of `SymmetricPositiveDefinite`. Tangent vectors may also be `RowColumn` directions, which
+    move one row and column alone.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class PositiveDefinite(SymmetricPositiveDefinite):
 
     See Also
     --------
-    SymmetricPositiveDefinite : other metrics, and batches.
+    SymmetricPositiveDefinite : with other metrics, and batches.
     PSDFixedRank : a low rank.
 
     Examples
@@ -75,7 +75,7 @@ class PositiveDefinite(SymmetricPositiveDefinite):
         unit = np.zeros(self.shape[0])
         unit[k] = 1.0
         w, moved = np.ascontiguousarray(cho_solve(cho_factor(point), np.column_stack([unit, rest])).T)
-        # Compiled for double precision alone.
+        # Compiled for double precision only.
         w, moved, u = (part.astype(float, copy=False) for part in (w, moved, direction.u))
         return row_column.schur_along(w, moved, u, k)
 
@@ -95,8 +95,8 @@ class PositiveDefinite(SymmetricPositiveDefinite):
         return float(1.0 / fall) if fall > 0.0 else float("inf")
 
     def safe_step(self, point: Array, direction: Any) -> float:
-        """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
-        # That of single precision can bear less.
+        """Return the longest safe step, at which the Schur complement is just large enough to invert."""
+        # In single precision it must be larger.
         coarse = ns.coarseness(point) ** 0.5
         if isinstance(direction, RowColumn):
             corner = float(point[direction.k, direction.k]) * coarse

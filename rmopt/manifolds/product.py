@@ -1,4 +1,4 @@
-"""Products of manifolds, and powers of one; both may be nested."""
+"""Products of manifolds, and powers of one, which may be nested."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -21,10 +21,10 @@ from rmopt.retractions.product import Componentwise, Each
 
 
 def _of_base(method: str) -> Any:
-    """Return the method of a power that is that of its base, for many points."""
+    """Make the method of a power from that of its base, for many points."""
 
     def of_many(self: Any, *arguments: Any) -> Any:
-        """Return what the method of the base makes of all points."""
+        """Apply the method of the base to all points."""
         return getattr(self.base, method)(*arguments)
 
     of_many.__name__ = method
@@ -42,8 +42,8 @@ class ByFactors(Transport):
 class Product(Manifold):
     """The product of some manifolds, with the sum of their metrics.
 
-    Points and tangent vectors are `Parts`. As ambient matrices they are block-diagonal, so the gradient of a cost
-    is a `BlockDiagonal`, of which only the blocks that are not zero need be given.
+    Points and tangent vectors are `Parts`. As ambient matrices they are block-diagonal, so the gradient of a cost is
+    a `BlockDiagonal`, which needs only the blocks that are not zero.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ class Product(Manifold):
         for factor in self.factors:
             if issubclass(factor.point_type, TensorPoint):
                 raise MissingCapabilityError(
-                    f"products hold matrices and arrays, no {factor}; take its arrays as parts: Euclidean for a "
-                    "core, Stiefel for factors."
+                    f"products hold matrices and arrays, no {factor}; use its arrays as parts: Euclidean for "
+                    "a core, Stiefel for factors."
                 )
         self.default_retraction = Componentwise([factor.default_retraction for factor in self.factors])
 
@@ -84,7 +84,7 @@ class Product(Manifold):
         return f"{type(self).__name__}({', '.join(map(repr, self.factors))})"
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:
-        """Return a retraction of the whole: one of a factor, or its name, is applied to all of them."""
+        """Return a retraction of the product: one of a factor, or its name, is applied to all factors."""
         if retraction is None:
             return self.default_retraction
         if isinstance(retraction, Componentwise) and len(retraction.retractions) == len(self.factors):
@@ -188,7 +188,7 @@ class Product(Manifold):
         return self._each("log", point_a, point_b)
 
     def dist(self, point_a: Parts, point_b: Parts) -> float:
-        """Return the geodesic distance, the root of the sum of the factors' squared ones."""
+        """Return the geodesic distance, the root of the sum of the factors' squared distances."""
         return float(np.linalg.norm(list(self._each("dist", point_a, point_b))))
 
     def projected_mean(self, points: Sequence[Parts], weights: Array) -> Parts:
@@ -198,7 +198,7 @@ class Product(Manifold):
     # Points
 
     def as_point(self, given: Any) -> Any:
-        """Return the parts of a point, which may be given in a list or tuple, as `Parts`."""
+        """Return a point as `Parts`, also from a list or tuple."""
         if not isinstance(given, Parts | list | tuple) or len(given) != len(self.factors):
             return given
         return Parts([factor.as_point(part) for factor, part in zip(self.factors, given, strict=True)])
@@ -217,12 +217,12 @@ class Product(Manifold):
         return as_like(Parts([factor.random_point(rng) for factor in self.factors]), like)
 
     def _each(self, method: str, *arguments: Parts) -> Parts:
-        """Return what a method of every factor makes of its parts."""
+        """Apply a method of every factor to its parts."""
         parts = zip(self.factors, *arguments, strict=True)
         return Parts([getattr(factor, method)(*of_factor) for factor, *of_factor in parts])
 
     def _of_blocks(self, method: str, point: Parts, ambient: Any) -> Parts:
-        """Return what a method of every factor makes of its block of an ambient matrix; zero where it has none."""
+        """Apply a method of every factor to its block of an ambient matrix, or return zero if it has none."""
         blocks = self._blocks_of(point, ambient)
         found = [
             getattr(factor, method)(part, blocks[i]) if i in blocks else factor.zero_vector(part)
@@ -231,7 +231,7 @@ class Product(Manifold):
         return Parts(found)
 
     def _blocks_of(self, point: Parts, ambient: Any) -> dict[int, Any]:
-        """Return the blocks on the diagonal of an ambient matrix, as the factors have them: points may be vectors."""
+        """Return the diagonal blocks of an ambient matrix in the factors' shapes, since points may be vectors."""
         shapes = [tuple(part.shape) for part in self._each("embed_point", point)]
         blocks = dict(diagonal_blocks(ambient, [matrix_shape(shape) for shape in shapes]))
         for i, block in blocks.items():
@@ -246,11 +246,11 @@ class Product(Manifold):
 
 
 class Power(ArrayManifold):
-    """The product of a manifold with itself, for k points that are one array: they move at once, without a loop.
+    """The product of a manifold with itself: k points in one array move at once, without a loop.
 
-    Points and tangent vectors of a manifold of arrays of some shape are arrays of shape (k, …) here, and so are the
-    gradients of costs; all formulas are those of the base with an axis more in front. Of other manifolds, such as
-    those of matrices of one rank, this is the `Product` of k of them, whose points are `Parts`.
+    Points, tangent vectors and gradients of a base of arrays are arrays of shape (k, …), and all formulas are those
+    of the base with one more axis in front. For another base, such as matrices of one rank, this is the `Product` of
+    k of them, whose points are `Parts`.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ class Power(ArrayManifold):
 
     See Also
     --------
-    Product : different manifolds, or points that stay apart.
-    rmopt.solvers.solve_many : points that no cost couples.
+    Product : different manifolds, or points in separate arrays.
+    rmopt.solvers.solve_many : many separate problems.
 
     Examples
     --------
@@ -291,7 +291,7 @@ class Power(ArrayManifold):
         self._refuse_single()
 
     def _refuse_single(self) -> None:
-        """Refuse a base whose formulas are those of single points."""
+        """Refuse a base whose formulas take single points only."""
         rng = np.random.default_rng(0)
         points = np.stack([self.base.random_point(rng) for _ in range(3)])
         vectors = self.drawn(rng, points.shape)
@@ -302,8 +302,8 @@ class Power(ArrayManifold):
             right = False
         if not right:
             raise InvalidInputError(
-                f"the formulas of {self.base} are those of single points, and Power works on k of them as one array; "
-                "let them work on the last axes (X.mT in place of X.T), or take Product([manifold] * k)."
+                f"the formulas of {self.base} take single points, and Power passes k points in one array; "
+                "let them work on the last axes (X.mT instead of X.T), or take Product([manifold] * k)."
             )
 
     def _in_a_run(self) -> Self:
@@ -318,7 +318,7 @@ class Power(ArrayManifold):
         return f"{type(self).__name__}({self.base}, {self.k})"
 
     def fitting(self, retraction: Retraction | str | None) -> Retraction:
-        """Return a retraction of all points: one of a point, or its name, is applied to each."""
+        """Return a retraction of all points: one of the base, or its name, is applied to each."""
         if retraction is None:
             return self.default_retraction
         return Each(self.base.fitting(retraction.retraction if isinstance(retraction, Each) else retraction))
@@ -337,7 +337,7 @@ class Power(ArrayManifold):
 
     @property
     def has_ambient_metric(self) -> bool:
-        """Whether the inner product is that of the space around."""
+        """Whether the inner product is that of the ambient space."""
         return self.base.has_ambient_metric
 
     @property
@@ -366,13 +366,13 @@ class Power(ArrayManifold):
         return ns.namespace(found).sum(found, axis=-1)
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
-        """Return the geodesic distance, the root of the sum of the squared ones of the points."""
+        """Return the geodesic distance, the root of the sum of the points' squared distances."""
         return root_of_sums(self.base.dist(point_a, point_b) ** 2, 1)
 
     # Points
 
     def as_point(self, given: Any) -> Any:
-        """Return the array of k points, which may be given in a list or as `Parts`."""
+        """Return the array of k points, also from a list or `Parts`."""
         if not isinstance(given, Parts | list | tuple):
             return given
         parts = [self.base.as_point(part) for part in given]

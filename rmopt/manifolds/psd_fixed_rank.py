@@ -22,8 +22,8 @@ class PSDMatrices(FixedRankManifold):
     """Positive semidefinite n × n matrices of rank k, without a metric.
 
     Points are `PSDPoint` (W = Q S Qᴴ), tangent vectors `PSDTangent`. The tangent space is that of Shalit et
-    al. (2012), Lemma 5 (Vandereycken and Vandewalle 2010, Proposition 5.2). Every operation needs O(n k)
-    memory; nothing of size n × n is formed.
+    al. (2012), Lemma 5 (Vandereycken and Vandewalle 2010, Proposition 5.2). Every operation needs O(n k) memory, and
+    forms no n × n matrix.
     """
 
     point_type = PSDPoint
@@ -58,7 +58,7 @@ class PSDMatrices(FixedRankManifold):
         return self._of_action(point, _symmetric_action(ambient, point.Q))
 
     def transport(self, point_a: PSDPoint, point_b: PSDPoint, tangent_vector_a: PSDTangent) -> PSDTangent:
-        """Project the embedded vector; without forming its factors this takes half of the time."""
+        """Project the embedded vector without forming its factors, in half the time."""
         Q, M, Qp = point_a.Q, tangent_vector_a.M, tangent_vector_a.Qp
         inside = ns.adjoint(Q) @ point_b.Q
         return self._of_action(point_b, Q @ (M @ inside + ns.adjoint(Qp) @ point_b.Q) + Qp @ inside)
@@ -143,8 +143,8 @@ class PSDFixedRank(PSDMatrices):
 
     See Also
     --------
-    PolarPSD : the same matrices with a metric that scalings do not alter.
-    PSDFactors : where the rank may fall on the way.
+    PolarPSD : the same matrices with a scale-invariant metric.
+    PSDFactors : if the rank may fall on the way.
     PositiveDefinite : full rank.
 
     References
@@ -197,9 +197,9 @@ class PolarPSD(PSDMatrices):
     """The same matrices as `PSDFixedRank`, seen as (Stiefel × positive definite) / O(k) (Meyer et al. 2011).
 
     W = Q S Qᴴ is a column space with a positive definite matrix on it. A tangent vector moves Q by Δ = Q_p S⁻¹
-    and S by M; its squared norm is tr(ΔᴴΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric does not change under
-    rotations and scalings of W. Points and tangent vectors are stored as on `PSDFixedRank`. The numbers of a
-    tangent vector are the same in both; its length is not.
+    and S by M; its squared norm is tr(ΔᴴΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric is invariant to rotations and
+    scalings of W. Points and tangent vectors are stored as on `PSDFixedRank`, with the same numbers and another
+    length.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class PolarPSD(PSDMatrices):
 
     See Also
     --------
-    PSDFixedRank : the metric of the space around, with second derivatives.
+    PSDFixedRank : the metric of the ambient space, with second derivatives.
 
     References
     ----------
@@ -262,7 +262,7 @@ class PolarPSD(PSDMatrices):
 
 
 def _symmetric_action(ambient: Ambient, X: Array) -> Array:
-    """Return what the symmetric or Hermitian part of an ambient operator makes of X."""
+    """Return the product of X with the symmetric or Hermitian part of an ambient operator."""
     turned, image = ambient.T, applied(ambient, X)
     if ns.is_complex(X):
         return 0.5 * (image + ns.conj(applied(turned, ns.conj(X))))

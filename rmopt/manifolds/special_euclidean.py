@@ -13,15 +13,15 @@ from rmopt.manifolds.stiefel import SpecialOrthogonal
 
 
 class SpecialEuclidean(Product):
-    """The rigid motions x ↦ R x + t of ℝⁿ, or k of them: a name for `Product` of rotations R and translations t.
+    """The rigid motions x ↦ R x + t of ℝⁿ, or k of them: the `Product` of rotations R and translations t.
 
-    The metric is that of the product, which does not change if motions are composed with one from the left.
+    The metric is that of the product, which is left-invariant.
 
     Parameters
     ----------
     n : int
     k : int
-        With more than 1, a point holds k × n × n and k × n arrays.
+        The number of motions: if more than 1, a point holds k × n × n and k × n arrays.
 
     See Also
     --------
@@ -57,7 +57,7 @@ class SpecialEuclidean(Product):
         return xp.concat([top, xp.concat([zero, zero[..., :1] + 1.0], axis=-1)], axis=-2)
 
     def from_matrix(self, matrix: Array) -> Parts:
-        """Return the motions of matrices [[R, t], [0, 1]], or refuse what are none."""
+        """Return the motions of matrices [[R, t], [0, 1]], and refuse other matrices."""
         wanted = (self.n + 1, self.n + 1) if self.k == 1 else (self.k, self.n + 1, self.n + 1)
         if tuple(getattr(matrix, "shape", ())) != wanted:
             raise InvalidInputError(
@@ -67,14 +67,14 @@ class SpecialEuclidean(Product):
         error = abs(ns.to_numpy(matrix - self.to_matrix(point))).max()
         reason = f"last rows differ from (0, …, 0, 1) by {error:.1e}" if error else self.check_point(point)
         if reason is not None:
-            raise InvalidInputError(f"these matrices are no point of {self}: {reason}.")
+            raise InvalidInputError(f"these matrices are not a point of {self}: {reason}.")
         return point
 
     def compose(self, a: Parts, b: Parts) -> Parts:
-        """Return the motions that do those of b first, then those of a."""
+        """Return the motions that apply those of b first, then those of a."""
         return Parts((a[0] @ b[0], (a[0] @ b[1][..., None])[..., 0] + a[1]))
 
     def inverse(self, point: Parts) -> Parts:
-        """Return the motions that lead back."""
+        """Return the inverse motions."""
         back: Any = point[0].mT
         return Parts((back, -(back @ point[1][..., None])[..., 0]))

@@ -1,4 +1,4 @@
-"""Arrays of unit length, and matrices whose columns or rows have it."""
+"""Arrays of unit length, and matrices with columns or rows of unit length."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -20,21 +20,21 @@ from rmopt.retractions.arrays import SPHERE_RETRACTIONS, Normalisation
 
 
 class UnitLength(ArrayManifold):
-    """Arrays that have length 1, or whose parts have, by inner products that a subclass tells."""
+    """Arrays of length 1, or with parts of length 1, by the inner products of a subclass."""
 
     default_retraction: Retraction = Normalisation()
-    # Parallel transport takes longer, and saves no iterations.
+    # Parallel transport takes longer and saves no iterations.
     default_transport: Transport = ByProjection()
     retractions = SPHERE_RETRACTIONS
-    # Its length is the rank of W, which is made of the products of what lies along it.
+    # Its length is the rank of W, the matrix of inner products along it.
     rank_axis: ClassVar[int] = -1
 
     @abstractmethod
     def products(self, a: Array, b: Array) -> Any:
-        """Return the real inner product of two arrays, or an array of those of many that broadcasts with them."""
+        """Return the real inner product of two arrays, or of many as an array that broadcasts with them."""
 
     def normalised(self, array: Array) -> Array:
-        """Divide an array by its length, one of numpy in place, and return it."""
+        """Divide an array by its length, in place for numpy, and return it."""
         length = self.products(array, array) ** 0.5
         if type(array) is not np.ndarray:
             return array / length
@@ -46,7 +46,7 @@ class UnitLength(ArrayManifold):
         normal = point * self.products(point, Z)
         if type(normal) is not np.ndarray:
             return Z - normal
-        # In the memory order of the point, whatever that of the ambient array.
+        # In the memory order of the point instead of that of the ambient array.
         return np.subtract(Z, normal, out=normal)
 
     def euclidean_to_riemannian_hessian(
@@ -59,13 +59,13 @@ class UnitLength(ArrayManifold):
         return self.projection(point, change)
 
     def with_rank(self, k: int) -> Self:
-        """Return the manifold of points of another rank, with all else the same."""
+        """Return the same manifold with points of another rank."""
         shape = list(self.shape)
         shape[self.rank_axis] = k
         return type(self)(*shape)
 
     def dual_map(self, point: Array, gradient: Array) -> Callable[[Array], Array]:
-        """Return V ↦ A*(y) V, which multiplies by Lagrange multipliers (see `rmopt.solvers.certify`)."""
+        """Return V ↦ A*(y) V, the product with Lagrange multipliers (see `rmopt.solvers.certify`)."""
         multipliers = self.products(point, gradient)
         return lambda V: multipliers * V
 
@@ -122,7 +122,7 @@ class Sphere(UnitLength):
         self._take(field)
         self.shape = tuple(integer("a size", size, 1) for size in shape)
         if self.dim < 1:
-            raise InvalidInputError(f"{self} has no directions to go; let vectors have two or more entries.")
+            raise InvalidInputError(f"{self} has no tangent directions; give vectors two or more entries.")
 
     @property
     def dim(self) -> int:
@@ -145,9 +145,9 @@ class Sphere(UnitLength):
     # Geodesics
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the shortest great circle; between opposite points one of many."""
+        """Return the initial velocity of the shortest great circle, or of one of many between opposite points."""
         angle, chord = self._angles(point_a, point_b), point_b - point_a
-        # Opposite points alone would leave nothing but rounding.
+        # Only opposite points would leave nothing but rounding.
         wave = np.cos(np.arange(float(np.prod(self.shape)))).reshape(self.shape)
         opposite = ns.matched(angle > 3.1415, ns.real(chord))
         aside = ns.matched(1e-15 * ns.coarseness(chord) * wave, chord) * opposite
@@ -156,7 +156,7 @@ class Sphere(UnitLength):
         return velocity * (angle / ns.at_least(length, float(ns.limits(chord).tiny)))
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
-        """Return the angle, exact to rounding also for close and for opposite points."""
+        """Return the angle, exact to rounding even for close and opposite points."""
         return root_of_sums(self._angles(point_a, point_b) ** 2, len(self.shape))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
@@ -175,7 +175,7 @@ class Sphere(UnitLength):
 
 
 class Oblique(Sphere):
-    """The n × m matrices whose columns have length 1: a product of m spheres, worked on as one array.
+    """The n × m matrices whose columns have length 1: a product of m spheres in one array.
 
     Tangent vectors at X are the n × m matrices ξ with diag(Xᵀξ) = 0.
 
@@ -188,7 +188,7 @@ class Oblique(Sphere):
 
     See Also
     --------
-    Elliptope : for functions of XᵀX, without the rotations that leave it.
+    Elliptope : for functions of XᵀX, without rotations.
     Sphere : one length for the whole array.
 
     References
@@ -231,14 +231,14 @@ class Oblique(Sphere):
 class Elliptope(UnitLength):
     """The n × n correlation matrices W = YYᵀ of rank k, as in max-cut, by n × k factors Y with rows of length 1.
 
-    Y stands for the same W as Y O for every orthogonal O. A tangent vector is a horizontal array ξ: its rows are
-    orthogonal to those of Y, and Yᵀξ is symmetric, so that no part of it turns Y alone; the metric is tr(ξᵀη)
-    (Journée et al. 2010; Grubišić and Pietersz 2007). Geodesics are great circles in each row; of distances no closed
-    form is known. A cost must be a function of YYᵀ: parts of a gradient that turn Y are dropped.
+    Y and Y O represent the same W for every orthogonal O. A tangent vector is a horizontal array ξ: its rows are
+    orthogonal to those of Y, and Yᵀξ is symmetric, so that no part of it only rotates Y. The metric is tr(ξᵀη)
+    (Journée et al. 2010; Grubišić and Pietersz 2007). Geodesics are great circles in each row. Distances have no
+    known closed form. A cost must be a function of YYᵀ: parts of a gradient that rotate Y are dropped.
 
-    Where the solution has a smaller rank than k, as that of a relaxation has, the quotient has a corner there. Runs
-    end there all the same; on the spheres without the quotient, ``Oblique(k, n)`` for Yᵀ, each step takes less time.
-    `rmopt.solvers.certify` tells whether a minimum is that of all correlation matrices, and
+    If the solution has a rank below k, as that of a relaxation has, the quotient has a corner there, at which runs
+    end all the same. On the spheres without the quotient, ``Oblique(k, n)`` for Yᵀ, each step takes less time.
+    `rmopt.solvers.certify` tests whether a minimum is that of all correlation matrices, and
     `rmopt.solvers.RankIncremental` finds the rank at which it is.
 
     Parameters
@@ -248,7 +248,7 @@ class Elliptope(UnitLength):
 
     See Also
     --------
-    Oblique : spheres without the quotient; each step takes less time.
+    Oblique : spheres without the quotient, with faster steps.
 
     References
     ----------
@@ -271,7 +271,7 @@ class Elliptope(UnitLength):
            [0.18, 0.77, 1.  ]])
     """
 
-    # Also costs of matrices W that are known at factors are taken.
+    # Costs of matrices W that take factors are accepted as well.
     point_type: ClassVar[type] = FactorArray
 
     def __init__(self, n: int, k: int) -> None:
@@ -294,10 +294,10 @@ class Elliptope(UnitLength):
         return horizontal(point, super().projection(point, ambient))
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector by projection, turned as the end is turned against the start."""
+        """Transport a tangent vector by projection, with the rotation between start and end."""
         left, _, right = ns.namespace(point_a).linalg.svd(point_a.mT @ point_b)
         return self.projection(point_b, tangent_vector_a @ (left @ right))
 
     def to_dense(self, point: Array) -> Array:
-        """Return W as an n × n array; for small matrices and tests."""
+        """Return W as an n × n array, for small matrices and tests."""
         return point @ point.mT

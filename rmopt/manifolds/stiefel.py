@@ -1,4 +1,4 @@
-"""Frames, matrices with orthonormal columns, rotations and unitary matrices; all also in batches."""
+"""Frames (matrices with orthonormal columns), rotations and unitary matrices, also in batches."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,14 +18,14 @@ from rmopt.manifolds.arrays import ArrayManifold, root_of_sums, weighted_sum
 from rmopt.retractions.arrays import CANONICAL_RETRACTIONS, FRAME_RETRACTIONS, CanonicalCayley
 from rmopt.retractions.grassmann import Exponential, Polar
 
-# Steps or shots towards a geodesic: from three with the canonical metric, and ten with the Euclidean one, for near
-# points to some dozens for far ones. Beyond, some pairs have none that come nearer.
+# Iterations of a search for a geodesic: near points need three in the canonical metric and ten in the Euclidean one,
+# far points some dozens. For farther pairs it may not converge.
 MAX_STEPS = 500
-# Steps whose outcome the next one is made of.
+# Number of earlier steps that the next one combines.
 MEMORY = 10
-# Where along a geodesic what a shot misses is carried back to its start, as parts of its length.
+# Places on a geodesic, as parts of its length, by which a shot's error is carried back to its start.
 STAGES = np.array([1.0, 2.0 / 3.0, 1.0 / 3.0])[:, None, None]
-# The skew-symmetric matrices of turns of ℝ³ around its axes, as rows.
+# The skew-symmetric generators of rotations of ℝ³ around its axes, as rows.
 TURNS = np.cross(np.eye(3), np.eye(3)[:, None]).reshape(3, 9)
 
 Move = Callable[[Array, Array], Array]
@@ -34,27 +34,28 @@ Move = Callable[[Array, Array], Array]
 class Stiefel(ArrayManifold):
     """The n × p matrices X with orthonormal columns, or batches of them.
 
-    A tangent vector at X is an array ξ of the same shape with Xᴴξ + ξᴴX = 0. Its square is ‖ξ‖² with the Euclidean
-    metric, that of the space around, and ‖ξ‖² − ½ ‖Xᴴξ‖² with the canonical one (Edelman, Arias and Smith 1998).
+    A tangent vector at X is an array ξ of the same shape with Xᴴξ + ξᴴX = 0. Its squared length is ‖ξ‖² in the
+    Euclidean metric, that of the ambient space, and ‖ξ‖² − ½ ‖Xᴴξ‖² in the canonical one (Edelman, Arias and Smith
+    1998).
 
-    Logarithms and distances of real frames are found step by step (Zimmermann and Hüper 2022). Within π, with the
-    canonical metric 0.89 π, they are those of the one shortest geodesic; beyond those of one that need not be the
-    shortest. Where none is found, which begins at 0.95 π, a `MissingCapabilityError` tells.
+    Logarithms and distances of real frames are found iteratively (Zimmermann and Hüper 2022). Within π, or 0.89 π in
+    the canonical metric, they are those of the unique shortest geodesic. Beyond, the geodesic need not be the
+    shortest, and from 0.95 π on a `MissingCapabilityError` may be raised because none is found.
 
     Parameters
     ----------
     n, p : int
         Numbers of rows and columns, p ≤ n.
     k : int
-        With more than 1, a point is a k × n × p array of as many matrices.
+        The number of matrices: if more than 1, a point is a k × n × p array.
     metric : "euclidean" or "canonical"
     field : {"real", "complex"}
 
     See Also
     --------
-    Grassmann : where only the span counts.
-    SpecialOrthogonal : as many columns as rows, and no reflections.
-    Unitary : as many columns as rows, complex, with logarithms.
+    Grassmann : if only the span counts.
+    SpecialOrthogonal : square matrices without reflections.
+    Unitary : square complex matrices, with logarithms.
 
     References
     ----------
@@ -82,7 +83,7 @@ class Stiefel(ArrayManifold):
     def __init__(self, n: int, p: int, k: int = 1, *, metric: str = "euclidean", field: str = "real") -> None:
         self._take(field)
         if type(self) is Stiefel and metric == "canonical":
-            # The methods of each metric are those of a class.
+            # Each metric has its own class.
             self.__class__ = CanonicalStiefel
         self.n, self.p, self.k = integer("n", n, 1), integer("p", p, 1), integer("k", k, 1)
         self.shape = (self.n, self.p) if k == 1 else (self.k, self.n, self.p)
@@ -92,7 +93,7 @@ class Stiefel(ArrayManifold):
             )
         if p > n or self.dim < 1:
             raise InvalidInputError(
-                f"{self} is empty, or has no directions to go: it needs p ≤ n and n ≥ 2; choose a larger n."
+                f"{self} is empty, or has no tangent directions: it needs p ≤ n and n ≥ 2; choose a larger n."
             )
 
     def __repr__(self) -> str:
@@ -102,7 +103,7 @@ class Stiefel(ArrayManifold):
 
     @property
     def dim(self) -> int:
-        # As many numbers as XᴴX, which is Hermitian, are bound.
+        # The constraint fixes as many numbers as the Hermitian XᴴX has.
         bound = self.p + self._per_number * self.p * (self.p - 1) // 2
         return self.k * (self._per_number * self.n * self.p - bound)
 
@@ -123,11 +124,11 @@ class Stiefel(ArrayManifold):
         return self.projection(point, dense(euclidean_hessian, point) - tangent_vector @ bend)
 
     def with_rank(self, k: int) -> "Stiefel":
-        """Return the manifold of frames with k rows: of points of another rank, where XᵀX or its blocks count."""
+        """Return the manifold of frames with k rows, points of another rank if XᵀX or its blocks count."""
         return Stiefel(k, self.p, self.k, metric=self.metric, field=self.field)
 
     def dual_map(self, point: Array, gradient: Array) -> Callable[[Array], Array]:
-        """Return V ↦ A*(y) V, which multiplies by Lagrange multipliers (see `rmopt.solvers.certify`)."""
+        """Return V ↦ A*(y) V, the product with Lagrange multipliers (see `rmopt.solvers.certify`)."""
         multipliers = linalg.symmetric(ns.adjoint(point) @ gradient)
         return lambda V: V @ multipliers
 
@@ -141,7 +142,7 @@ class Stiefel(ArrayManifold):
         Raises
         ------
         MissingCapabilityError
-            Where none is found between points that are far apart, and of complex frames.
+            If none is found between points that are far apart, and for complex frames.
         """
         if not self.knows("log"):
             return super().log(point_a, point_b)
@@ -151,18 +152,18 @@ class Stiefel(ArrayManifold):
         return ns.asarray(found, point_a)
 
     def _log_of_one(self, point_a: Array, point_b: Array) -> Array:
-        # Projections are the same for frames of any number of rows, without batches.
+        # Projections are the same for frames with any number of rows, without batches.
         return _euclidean_log(point_a, point_b, partial(Stiefel.projection, self))
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
-        """Return the length of that geodesic; errors are those of `log`."""
+        """Return the length of the geodesic of `log`, which may raise the same errors."""
         velocity = self.log(point_a, point_b)
         if velocity.ndim == len(self.shape):
             return self.norm(point_a, velocity)
         return self.inner_products(point_a, velocity, velocity) ** 0.5
 
     def knows(self, method: str) -> bool:
-        # The steps towards a logarithm are those of real frames.
+        # The iteration for a logarithm is for real frames.
         found_by_steps = getattr(type(self), method) in (Stiefel.log, Stiefel.dist)
         return super().knows(method) and not (found_by_steps and self.field == "complex")
 
@@ -186,7 +187,7 @@ class Stiefel(ArrayManifold):
 
 
 class CanonicalStiefel(Stiefel):
-    """`Stiefel` with the canonical metric; it is made by ``Stiefel(n, p, metric="canonical")``."""
+    """`Stiefel` with the canonical metric, made by ``Stiefel(n, p, metric="canonical")``."""
 
     metric = "canonical"
     default_retraction: Retraction = CanonicalCayley()
@@ -219,7 +220,7 @@ class CanonicalStiefel(Stiefel):
     # Geodesics
 
     def exp(self, point: Array, tangent_vector: Array) -> Array:
-        """Follow the geodesic: turn all space at a constant rate."""
+        """Follow the geodesic by rotating the whole space at a constant rate."""
         frame, core = linalg.skew_form(point, tangent_vector)
         return linalg.orthonormalised(frame @ linalg.rotation(core)[..., : self.p])
 
@@ -228,7 +229,7 @@ class CanonicalStiefel(Stiefel):
 
 
 class Turns(Stiefel):
-    """The groups of square frames that have logarithms: rotations, and unitary matrices."""
+    """The groups of square frames with logarithms: rotations and unitary matrices."""
 
     default_retraction: Retraction = Exponential()
     # Parallel transport takes longer, and saves no iterations.
@@ -248,12 +249,12 @@ class Turns(Stiefel):
         return linalg.orthonormalised(point @ even + tangent_vector @ odd)
 
     def log(self, point_a: Array, point_b: Array) -> Array:
-        """Return the initial velocity of the shortest geodesic; where an angle is π, of one of many.
+        """Return the initial velocity of the shortest geodesic, or of one of many if an angle is π.
 
         Raises
         ------
         MissingCapabilityError
-            Where one of two real matrices is no rotation.
+            If one of two real matrices is not a rotation.
         """
         quotients = _turning(ns.adjoint(point_a) @ point_b)
         if self.n == 3 and self.field == "real":
@@ -261,7 +262,7 @@ class Turns(Stiefel):
         return point_a @ linalg.rotation_log(quotients)
 
     def dist(self, point_a: Array, point_b: Array) -> Any:
-        """Return the geodesic distance: the length of the vector of all angles, which of rotations count twice."""
+        """Return the geodesic distance: the norm of all angles, which count twice for rotations."""
         quotients, axes = ns.to_numpy(_turning(ns.adjoint(point_a) @ point_b)), len(self.shape) - 1
         angles = np.angle(np.linalg.eigvals(quotients))
         if angles.ndim == axes:
@@ -269,7 +270,7 @@ class Turns(Stiefel):
         return ns.asarray(root_of_sums(angles**2, axes), point_a)
 
     def transport(self, point_a: Array, point_b: Array, tangent_vector_a: Array) -> Array:
-        """Carry a tangent vector along the shortest geodesic, in parallel: half of the turn on both sides of Ω."""
+        """Transport a tangent vector along the shortest geodesic, in parallel: half the rotation each side of Ω."""
         middle, back = self.pair_mean(point_a, point_b), ns.adjoint(point_a)
         return middle @ (back @ tangent_vector_a) @ (back @ middle)
 
@@ -277,20 +278,20 @@ class Turns(Stiefel):
 class SpecialOrthogonal(Turns):
     """The rotations of ℝⁿ, orthogonal n × n matrices of determinant 1, or batches of them.
 
-    A tangent vector at X is an array ξ = XΩ of the same shape, with a skew-symmetric Ω. That of pymanopt's
-    SpecialOrthogonalGroup is Ω itself; both have the same length.
+    A tangent vector at X is an array ξ = XΩ of the same shape, with a skew-symmetric Ω. In pymanopt's
+    SpecialOrthogonalGroup it is Ω itself, of the same length.
 
     Parameters
     ----------
     n : int
         The dimension, 2 or more.
     k : int
-        With more than 1, a point is a k × n × n array of as many rotations.
+        The number of rotations: if more than 1, a point is a k × n × n array.
 
     See Also
     --------
-    Stiefel : fewer columns than rows, and reflections.
-    Unitary : of complex numbers.
+    Stiefel : fewer columns than rows, or reflections.
+    Unitary : complex matrices.
 
     Examples
     --------
@@ -340,20 +341,20 @@ class SpecialOrthogonal(Turns):
 class Unitary(Turns):
     """The unitary n × n matrices, of complex numbers, or batches of them.
 
-    A tangent vector at X is an array ξ = XΩ of the same shape, with a skew-Hermitian Ω. That of pymanopt's
-    UnitaryGroup is Ω itself; both have the same length.
+    A tangent vector at X is an array ξ = XΩ of the same shape, with a skew-Hermitian Ω. In pymanopt's UnitaryGroup it
+    is Ω itself, of the same length.
 
     Parameters
     ----------
     n : int
         Number of rows and columns.
     k : int
-        With more than 1, a point is a k × n × n array of as many matrices.
+        The number of matrices: if more than 1, a point is a k × n × n array.
 
     See Also
     --------
     Stiefel : fewer columns than rows.
-    SpecialOrthogonal : of real numbers.
+    SpecialOrthogonal : real matrices.
 
     Examples
     --------
@@ -371,13 +372,13 @@ class Unitary(Turns):
 
 
 class _Memory:
-    """The last steps towards a residual of zero, and what they did to it: a third of the steps (Anderson 1965)."""
+    """The last steps towards a residual of zero and their effects, saving two thirds of the steps (Anderson 1965)."""
 
     def __init__(self) -> None:
         self.seen, self.steps = list[Array](), list[Array]()
 
     def parts_of(self, residual: Array) -> tuple[Array, Any]:
-        """Return what of a residual these steps do not explain, and the step that takes off the rest."""
+        """Return the part of a residual that these steps do not explain, and the step that removes the rest."""
         if self.seen and np.linalg.norm(residual) > np.linalg.norm(self.seen[-1]):
             self.seen, self.steps = [], []
         self.seen, self.steps = [*self.seen[-MEMORY:], residual], self.steps[-MEMORY:]
@@ -398,10 +399,10 @@ def _euclidean_exp(X: Array, xi: Array) -> Array:
 def _euclidean_log(X: Array, Y: Array, projection: Move) -> Array:
     """Return the initial velocity of a geodesic from X to Y, by shots (Bryner 2017; Zimmermann and Hüper 2022).
 
-    Single columns and square matrices have closed forms, at all distances. Otherwise each geodesic ends beside Y;
-    what is missing is carried back along it, by projections that keep its length, and added to the velocity. All of
-    that is in the space of X and Y, so a shot costs O(p³). `projection` is that of frames with p columns, and as many
-    rows as X and Y span dimensions or more.
+    Single columns and square matrices have closed forms, at all distances. Otherwise each geodesic ends near Y. Its
+    error is carried back along it, by projections that preserve its length, and added to the velocity. All of that is
+    in the span of X and Y, so a shot costs O(p³). `projection` is that of frames with p columns, and at least as many
+    rows as the dimension of that span.
     """
     p = X.shape[1]
     M = X.T @ Y
@@ -439,15 +440,15 @@ def _euclidean_log(X: Array, Y: Array, projection: Move) -> Array:
 def _canonical_log(X: Array, Y: Array) -> Array:
     """Return the initial velocity of a geodesic from X to Y (Zimmermann 2017; Zimmermann and Hüper 2022, section 3).
 
-    In the space of X and Y a rotation that leads from X to Y is wanted whose logarithm is [[A, −Bᵀ], [B, 0]]. It is
-    free in how it turns what is orthogonal to X, by which the last block C is brought to zero.
+    In the span of X and Y, find a rotation from X to Y whose logarithm is [[A, −Bᵀ], [B, 0]]. Its action on the
+    complement of X is free, and is chosen to bring the last block C to zero.
     """
     n, p = X.shape
     M = X.T @ Y if p < n else _turning(X.T @ Y)
     Q = np.linalg.qr(np.hstack([X, Y - X @ M]))[0][:, p:]
     V = np.vstack([M, Q.T @ Y])
     V = np.hstack([V, np.linalg.qr(V, mode="complete")[0][:, p:]])
-    # The nearest to the identity in its last block, for a start.
+    # Start with the one nearest to the identity in its last block.
     left, _, right = np.linalg.svd(V[p:, p:])
     V[:, p:] = V[:, p:] @ right.T
     if np.linalg.det(V) * np.linalg.det(left) < 0.0:
@@ -460,7 +461,7 @@ def _canonical_log(X: Array, Y: Array) -> Array:
         if np.linalg.norm(C) <= 1e-13 * ns.coarseness(C):
             return X @ generator[:p, :p] + Q @ B
         rest, known = memory.parts_of(C)
-        # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which far off is no guide.
+        # To third order in B the block C moves by S Γ + Γ S with S = BBᵀ/12 − I/2, which is useless far away.
         squares, vectors = np.linalg.eigh(B @ B.T)
         pull = np.maximum(0.5 - squares / 12.0, 0.02)
         turn = vectors @ ((vectors.T @ rest @ vectors) / (pull[:, None] + pull)) @ vectors.T
@@ -470,7 +471,7 @@ def _canonical_log(X: Array, Y: Array) -> Array:
 
 
 def _turning(Q: Array) -> Array:
-    """Return quotients XᴴY of square frames, or say that some of real numbers are no rotations."""
+    """Return quotients XᴴY of square frames, and refuse real ones that are not rotations."""
     xp = ns.namespace(Q)
     if ns.is_complex(Q) or bool(xp.all(xp.linalg.det(Q) > 0.0)):
         return Q
@@ -499,7 +500,7 @@ def _log_in_space(Q: Array) -> Array:
 
 
 def _wide_turns(Q: Array, skew: Array, cosines: Array) -> Array:
-    """Return the turns by an angle of 1 around axes n, where sines vanish: the longest columns of (1 − cos) n nᵀ."""
+    """Return the rotations by angle 1 around axes n if sines vanish: the longest columns of (1 − cos) n nᵀ."""
     xp, identity = ns.namespace(Q), ns.eye(3, Q)
     square = linalg.symmetric(Q) - cosines * identity
     longest = xp.argmax(xp.linalg.diagonal(square), axis=-1)
@@ -511,7 +512,7 @@ def _wide_turns(Q: Array, skew: Array, cosines: Array) -> Array:
 
 
 def _half_square(skew: Array) -> Array:
-    """Return ½ ‖Ω‖², of the turns of ℝ³ the squared angles, with two axes of length 1."""
+    """Return ½ ‖Ω‖² with two axes of length 1; for rotations of ℝ³ these are the squared angles."""
     squares = skew * skew
     if type(squares) is np.ndarray:
         return 0.5 * squares.sum(axis=(-2, -1), keepdims=True)

@@ -1,4 +1,4 @@
-"""Symmetric or Hermitian positive definite matrices; and three metrics, by coordinates in which each is flat."""
+"""Symmetric or Hermitian positive definite matrices with three metrics, by coordinates in which each is flat."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class Metric(ABC):
     """A Riemannian metric of positive definite matrices W, shape (..., d, d), symmetric or Hermitian.
 
     `flat` and `bent` map tangent vectors at W to such matrices and back such that ⟨ξ, η⟩ = tr(flat ξ · flat η);
-    gradients, lengths and a transport that keeps them follow.
+    gradients, lengths and an isometric transport follow.
     """
 
     retractions: ClassVar[Mapping[str, Retraction]]
@@ -38,10 +38,10 @@ class Metric(ABC):
 
     @abstractmethod
     def frame(self, W: Array) -> Any:
-        """Return what the coordinates of all tangent vectors at W need: a basis, and weights in it."""
+        """Return the basis for coordinates of all tangent vectors at W, and weights in it."""
 
     def coordinates(self, frame: Any, vector: Array) -> Array:
-        """Return the coordinates of one."""
+        """Return the coordinates of one tangent vector."""
         return _entrywise(frame[0], vector, frame[1])
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Metric(ABC):
         """Return the initial velocity of the geodesic from A to B."""
 
     def towards(self, A: Array, B: Array) -> Array:
-        """Return the coordinates of that; also from one A to many B, of shape (N, …, d, d)."""
+        """Return the coordinates of `log`, also from one A to many B of shape (N, …, d, d)."""
         return self.flat(A, self.log(A, B))[0]
 
     def apart(self, A: Array, B: Array) -> Array:
@@ -73,40 +73,39 @@ class Metric(ABC):
         return self.towards(A, B)
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
-        """Carry a tangent vector along; lengths and angles stay."""
+        """Transport a tangent vector, preserving lengths and angles."""
         return self.bent(B, self.flat(A, xi)[0])
 
 
 class SymmetricPositiveDefinite(ArrayManifold):
     """Symmetric positive definite d × d matrices W, or batches of them, with one of three metrics.
 
-    Tangent vectors are symmetric arrays ξ. With ``field="complex"`` both are Hermitian; the cone of these has d²
-    dimensions.
+    Tangent vectors are symmetric arrays ξ. With ``field="complex"`` both are Hermitian, in d² dimensions.
 
     "affine-invariant"
-        tr(W⁻¹ξ W⁻¹η) (Bhatia 2007). Singular matrices are infinitely far away; no change of basis alters it. For
-        coordinate descent over single rows and columns take `PositiveDefinite`, which is the same.
+        tr(W⁻¹ξ W⁻¹η) (Bhatia 2007). Invariant to changes of basis; singular matrices are infinitely far away. For
+        coordinate descent over single rows and columns use `PositiveDefinite`, which is the same.
     "log-euclidean"
         That of the logarithm log W in flat space (Arsigny et al. 2007). Singular matrices are infinitely far away.
     "bures-wasserstein"
         ½ tr(L η) with L W + W L = ξ, that of optimal transport between normal distributions (Bhatia, Jain and Lim
-        2019). Singular matrices are at finite distance: `exp` raises where a geodesic meets one.
+        2019). Singular matrices are at finite distance: `exp` raises an error if a geodesic meets one.
 
-    Exponential, logarithm and distance have closed forms; `transport` keeps lengths and angles, and is parallel with
-    the first two.
+    Exponential, logarithm and distance have closed forms. `transport` preserves lengths and angles, and is parallel
+    for the first two.
 
     Parameters
     ----------
     d : int
         Number of rows and columns.
     k : int
-        With more than 1, a point is a k × d × d array of as many matrices.
+        The number of matrices: if more than 1, a point is a k × d × d array.
     metric : "affine-invariant", "log-euclidean" or "bures-wasserstein"
     field : {"real", "complex"}
 
     See Also
     --------
-    PositiveDefinite : affine-invariant, for coordinate descent as well.
+    PositiveDefinite : affine-invariant, also for coordinate descent.
     PSDFixedRank : a low rank.
 
     References
@@ -129,7 +128,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     1.4142
     """
 
-    # `transport` takes longer, and saves no iterations.
+    # `transport` takes longer and saves no iterations.
     default_transport: Transport = ByProjection()
     _kept: dict[int, Any] | None = None
 
@@ -164,12 +163,13 @@ class SymmetricPositiveDefinite(ArrayManifold):
         try:
             flat = self._flat(point, *(dense(vector, point) for vector in vectors))
         except InvalidInputError:
-            # Rounding has led a run out of the cone, where there is no metric: solvers take NaN for divergence.
+            # By rounding the run has left the cone, outside which there is no metric: solvers treat NaN as
+            # divergence.
             return float("nan")
         return ns.real_dot(flat[0], flat[-1])
 
     def _flat(self, point: Array, *vectors: Array) -> list[Array]:
-        """Return the coordinates of tangent vectors; in a run those of the last few are kept."""
+        """Return the coordinates of tangent vectors; a run caches the last few."""
         if (kept := self._kept) is None or ns.is_traced(point):
             return self._metric.flat(point, *vectors)
         if id(point) not in kept:
@@ -198,7 +198,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return symmetric(dense(ambient, point))
 
     def euclidean_to_riemannian_gradient(self, point: Array, euclidean_gradient: Ambient) -> Array:
-        """Return the gradient for a Euclidean one, of which the symmetric part counts."""
+        """Return the gradient from the symmetric part of a Euclidean one."""
         return self._metric.gradient(point, symmetric(dense(euclidean_gradient, point)))
 
     def euclidean_to_riemannian_hessian(
@@ -224,7 +224,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         Raises
         ------
         InvalidInputError
-            When it leaves the positive definite matrices, as it may with the Bures–Wasserstein metric.
+            If it leaves the positive definite matrices, as it may in the Bures–Wasserstein metric.
         """
         return self._metric.exp(point, dense(tangent_vector, point))
 
@@ -280,12 +280,12 @@ class SpecialPositiveDefinite(SymmetricPositiveDefinite):
     d : int
         Number of rows and columns, 2 or more.
     k : int
-        With more than 1, a point is a k × d × d array of as many matrices.
+        The number of matrices: if more than 1, a point is a k × d × d array.
     field : {"real", "complex"}
 
     See Also
     --------
-    SymmetricPositiveDefinite : of any determinant.
+    SymmetricPositiveDefinite : any determinant.
 
     Examples
     --------
@@ -362,7 +362,7 @@ LEAST_RATIO = 1e-4
 
 
 class AffineInvariant(Metric):
-    """tr(W⁻¹ξ W⁻¹η): no change of basis alters it (Bhatia 2007, chapter 6)."""
+    """tr(W⁻¹ξ W⁻¹η), invariant to changes of basis (Bhatia 2007, chapter 6)."""
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(SecondOrderPD(), Exponential())
 
@@ -405,7 +405,7 @@ class AffineInvariant(Metric):
         return xp.log(values if _all(_are_narrow(values)) else self._relative(A, B)[1])[..., None]
 
     def transport(self, A: Array, B: Array, xi: Array) -> Array:
-        """Carry a tangent vector along the geodesic, in parallel: E ξ Eᴴ with E = (B A⁻¹)^½."""
+        """Transport a tangent vector in parallel along the geodesic: E ξ Eᴴ with E = (B A⁻¹)^½."""
         factor, values, vectors = self._relative(A, B)
         carried = ns.adjoint(vectors) @ whitened(factor, xi) @ vectors
         return _in_basis((factor @ vectors) * ns.namespace(values).sqrt(values)[..., None, :], carried)
@@ -425,7 +425,7 @@ class AffineInvariant(Metric):
 
 
 class LogEuclidean(Metric):
-    """That of the matrix logarithm in flat space: ⟨ξ, η⟩ = tr(D log[ξ] D log[η]) (Arsigny et al. 2007)."""
+    """The flat metric of the matrix logarithm: ⟨ξ, η⟩ = tr(D log[ξ] D log[η]) (Arsigny et al. 2007)."""
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(Exponential(), SchurExponential())
 
@@ -438,7 +438,7 @@ class LogEuclidean(Metric):
         return _entrywise(basis, coordinates, exp_differences(logarithms))
 
     def hessian(self, W: Array, G: Array, H: Array, xi: Array) -> Array:
-        """Return the second derivative of S ↦ f(exp S) along σ = D log[ξ], carried to W.
+        """Return the second derivative of S ↦ f(exp S) along σ = D log[ξ], mapped to W.
 
         It is D exp[D exp[H] + D² exp[σ, G]].
         """
@@ -453,7 +453,7 @@ class LogEuclidean(Metric):
         """Return exp(log W + D log[ξ])."""
         xp = ns.namespace(W)
         values, vectors = eigh(self._log(W) + self.flat(W, xi)[0])
-        # From wider a spectrum no logarithm finds its way back.
+        # For a wider spectrum the logarithm cannot invert it.
         values = _held(values, values[..., -1] - values[..., 0] <= -log(8.0 * _rounding(values)))
         return _squared(vectors * xp.exp(0.5 * values)[..., None, :])
 
@@ -470,9 +470,9 @@ class LogEuclidean(Metric):
 
 
 class BuresWasserstein(Metric):
-    """½ tr(L η) with L W + W L = ξ, that of optimal transport between normal distributions.
+    """½ tr(L η) with L W + W L = ξ, from optimal transport between normal distributions.
 
-    Geodesics reach singular matrices after finite length, where I + L is singular (Bhatia, Jain and Lim 2019).
+    A geodesic ends after finite length, when I + L becomes singular (Bhatia, Jain and Lim 2019).
     """
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(Congruence(), Exponential())
@@ -502,15 +502,16 @@ class BuresWasserstein(Metric):
         Raises
         ------
         InvalidInputError
-            When the geodesic leaves the positive definite matrices on the way.
+            If the geodesic leaves the positive definite matrices on the way.
         """
         L = lyapunov(W, xi)
         xp = ns.namespace(L)
         least = float(xp.min(xp.linalg.eigvalsh(L)))
         if not least > -1.0 and np.isfinite(least):
             raise InvalidInputError(
-                f"the geodesic of the Bures–Wasserstein metric meets a singular matrix after {-1.0 / least:.3g} of "
-                "the tangent vector; take a shorter one, or the retraction 'congruence', which goes on behind."
+                "the geodesic of the Bures–Wasserstein metric meets a singular matrix after "
+                f"{-1.0 / least:.3g} of the tangent vector; take a shorter one, or the retraction "
+                "'congruence', which continues beyond it."
             )
         moved = L + ns.eye(W.shape[-1], W)
         return symmetric(moved @ W @ moved)
@@ -526,7 +527,7 @@ class BuresWasserstein(Metric):
         return moved + ns.adjoint(moved)
 
     def apart(self, A: Array, B: Array) -> Array:
-        """Return differences of Cholesky factors, turned to each other: exact also between close points."""
+        """Return differences of aligned Cholesky factors, which are exact even between close points."""
         factor, other = cholesky(A), cholesky(B)
         left, _, right = ns.namespace(other).linalg.svd(ns.adjoint(factor) @ other)
         return factor @ left - other @ ns.adjoint(right)
@@ -538,17 +539,17 @@ METRICS: dict[str, Metric] = {
 
 
 def _rounding(values: Array) -> float:
-    """Return how far eigenvalues may be off beside the largest one."""
+    """Return the rounding error of eigenvalues relative to the largest one."""
     return float(values.shape[-1] * 2.0**-52 * ns.coarseness(values))
 
 
 def _definite(values: Array) -> Any:
-    """Return which spectra are positive; by a rounding of the largest eigenvalue the sign of others is chance."""
+    """Return which spectra are positive beyond a rounding of the largest eigenvalue; within it signs are random."""
     return values[..., 0] > _rounding(values) * abs(values[..., -1])
 
 
 def _held(values: Array, inside: Any) -> Array:
-    """Return spectra that are all inside, or say that they are not; while JAX traces, NaN stands for others."""
+    """Return spectra that are all inside, and refuse others, or replace them by NaN while JAX traces."""
     if ns.is_traced(values):
         return ns.namespace(values).where(inside[..., None], values, np.nan)
     if not _all(inside):
@@ -563,18 +564,18 @@ def _hold(*matrices: Array) -> None:
 
 
 def _are_narrow(values: Array) -> Any:
-    """Return which spectra are not so wide that their small ends lose digits."""
+    """Return which spectra are narrow enough for their small ends to keep their digits."""
     return values[..., 0] > LEAST_RATIO * values[..., -1]
 
 
 def _all(conditions: Any) -> bool:
-    # Of numpy the method takes half of the time of the function.
+    # In numpy the method takes half the time of the function.
     xp = ns.namespace(conditions)
     return bool(conditions.all() if xp is np else xp.all(conditions))
 
 
 def cholesky(W: Array) -> Array:
-    """Return the Cholesky factors, or say that a point is not positive definite."""
+    """Return the Cholesky factors, and refuse a point that is not positive definite."""
     try:
         return ns.namespace(W).linalg.cholesky(W)
     except (ValueError, RuntimeError) as error:
@@ -584,10 +585,10 @@ def cholesky(W: Array) -> Array:
 
 
 def outside() -> InvalidInputError:
-    """Return what to say of a point that is not positive definite."""
+    """Return the error for a point that is not positive definite."""
     return InvalidInputError(
-        "the point is not positive definite to machine precision; take smaller steps where they led there, or add a "
-        "small multiple of the identity."
+        "the point is not positive definite to machine precision; take smaller steps if they led there, or "
+        "add a small multiple of the identity."
     )
 
 
@@ -612,7 +613,7 @@ def _entrywise(basis: Array, matrix: Array, weights: Array) -> Array:
 
 
 def _spectrum(W: Array) -> tuple[Array, Array]:
-    """Return eigenvalues and eigenvectors, or say that a point is not positive definite."""
+    """Return eigenvalues and eigenvectors, and refuse a point that is not positive definite."""
     values, basis = eigh(W)
     return _held(values, _definite(values)), basis
 

@@ -1,4 +1,4 @@
-"""Tensors of fixed multilinear rank and tensor trains, with the metric of the tensors around them."""
+"""Tensors of fixed multilinear rank and tensor trains, with the metric of the ambient space."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ from rmopt.retractions.tensors import (
 
 
 class TensorManifold(OverField, Manifold):
-    """Real tensors of fixed ranks as a submanifold of all tensors; a point is a multilinear function of its arrays.
+    """Real tensors of fixed ranks as a submanifold of all tensors, with points as multilinear functions of arrays.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class TensorManifold(OverField, Manifold):
     ranks: tuple[int, ...]
 
     def _take_shape(self, shape: Any, ranks: Any, fewer: int) -> None:
-        """Keep sizes and ranks, or refuse what are none."""
+        """Store sizes and ranks, and refuse invalid ones."""
         sizes, wanted = sequence("shape", shape), sequence("ranks", ranks)
         if len(sizes) < 2 or len(sizes) != len(wanted) + fewer:
             raise InvalidInputError(
@@ -64,18 +64,18 @@ class TensorManifold(OverField, Manifold):
         for k, most in zip(self.ranks, self._most(), strict=True):
             if k > most:
                 raise InvalidInputError(
-                    f"ranks = {self.ranks} are out of range for {self.shape}: beside the others {k} may be {most} at "
-                    "most; choose a smaller one."
+                    f"ranks = {self.ranks} are out of range for {self.shape}: with the others {k} may be at "
+                    f"most {most}; choose a smaller one."
                 )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.shape}, {self.ranks})"
 
-    # What the two kinds have of their own.
+    # The parts specific to the two kinds.
 
     @abstractmethod
     def _most(self) -> list[int]:
-        """Return the largest ranks beside the others."""
+        """Return the largest ranks that the others allow."""
 
     @abstractmethod
     def _shapes(self) -> list[tuple[int, ...]]:
@@ -87,7 +87,7 @@ class TensorManifold(OverField, Manifold):
 
     @abstractmethod
     def _spectra(self, point: Any) -> list[Array]:
-        """Return small matrices whose singular values are those of the tensor along its ranks."""
+        """Return small matrices with the singular values of the tensor's unfoldings."""
 
     # The tangent space
 
@@ -130,7 +130,7 @@ class TensorManifold(OverField, Manifold):
         return self.refusal(point)
 
     def refusal(self, point: Any) -> str | None:
-        """Return why arrays of the right shapes are no point, or None: a rank is lower."""
+        """Return why arrays of the right shapes are not a point, because of a lower rank, or None."""
         for i, matrix in enumerate(self._spectra(point)):
             sigma = ns.to_numpy(ns.namespace(matrix).linalg.svdvals(matrix))
             if ns.rank_of(sigma) < self.ranks[i]:
@@ -149,7 +149,7 @@ class FixedMultilinearRank(TensorManifold):
     """Real tensors of fixed multilinear rank (Tucker) as a submanifold of all tensors.
 
     Points are `TuckerPoint`: a core C and orthonormal factors Uᵢ. A tangent vector holds a move of the core, and
-    moves of the factors that are orthogonal to them. A cost gives its gradient as an array of all entries, as a
+    moves of the factors that are orthogonal to them. A cost returns its gradient as an array of all entries, as a
     sparse tensor (`rmopt.costs.EntrySum`), or as a list of its derivatives by C and each Uᵢ. Automatic costs are
     functions of these, ``f(C, U1, …, Ud)``, that depend on the tensor alone.
 
@@ -162,7 +162,7 @@ class FixedMultilinearRank(TensorManifold):
 
     See Also
     --------
-    rmopt.costs.EntrySum : losses of seen entries.
+    rmopt.costs.EntrySum : losses on known entries.
     FixedRankEmbedded : matrices.
 
     References
@@ -227,10 +227,10 @@ class FixedMultilinearRank(TensorManifold):
         euclidean_hessian: Any,
         tangent_vector: TensorTangent,
     ) -> TensorTangent:
-        """Return the Riemannian Hessian, from how the derivatives by core and factors change.
+        """Return the Riemannian Hessian, from the changes of the derivatives by core and factors.
 
-        With moves V of the factors and W of those of the gradient, the core moves by that of its derivative less
-        C ×ᵢ VᵢᵀWᵢ, and each factor by (P⊥ Ḋᵢ − Wᵢ Cᵢ Ċᵢᵀ)(Cᵢ Cᵢᵀ)⁻¹.
+        With moves V of the factors and W of those of the gradient, the core moves by that of its derivative minus C
+        ×ᵢ VᵢᵀWᵢ, and each factor by (P⊥ Ḋᵢ − Wᵢ Cᵢ Ċᵢᵀ)(Cᵢ Cᵢᵀ)⁻¹.
         """
         flat = partials_at(point, euclidean_hessian)
         bent = bent_at(point, euclidean_gradient, point.move(tangent_vector))
@@ -271,7 +271,7 @@ class FixedMultilinearRank(TensorManifold):
         return self._checked(point, "the tensor", tensor)
 
     def from_entries(self, indices: Any, values: Any) -> TuckerPoint:
-        """Return a point near the tensor that has some entries and zeros elsewhere: where to begin a completion.
+        """Return a point near the tensor with some entries and zeros elsewhere, as the start of a completion.
 
         Parameters
         ----------
@@ -300,20 +300,20 @@ class FixedMultilinearRank(TensorManifold):
 class TensorTrain(TensorManifold):
     """Real tensor trains of fixed ranks as a submanifold of all tensors.
 
-    Points are `TrainPoint`, whose cores but the last have orthonormal columns. A tangent vector holds a move of each
-    core, that of all but the last orthogonal to it. A cost gives its gradient as on `FixedMultilinearRank`; automatic
-    costs are functions of the cores. Where second derivatives are wanted, differences of gradients stand for them.
+    Points are `TrainPoint`, whose cores except the last have orthonormal columns. A tangent vector holds a move of
+    each core, orthogonal to it except for the last. A cost returns its gradient as on `FixedMultilinearRank`.
+    Automatic costs are functions of the cores. Second derivatives are replaced by differences of gradients.
 
     Parameters
     ----------
     shape : sequence of int
         Sizes of the axes, two or more.
     ranks : sequence of int
-        The ranks between neighbouring axes, one less.
+        The ranks between neighbouring axes, one fewer than axes.
 
     See Also
     --------
-    FixedMultilinearRank : for few axes; the numbers of a point grow like rᵈ there, and like d r² here.
+    FixedMultilinearRank : for few axes, with rᵈ numbers in a point instead of d r².
 
     References
     ----------
@@ -397,7 +397,7 @@ class TensorTrain(TensorManifold):
         return self._checked(TrainPoint((*cores, rest[:, :, None])), "the tensor", tensor)
 
     def from_entries(self, indices: Any, values: Any) -> TrainPoint:
-        """Return a point near the tensor that has some entries and zeros elsewhere, as `FixedMultilinearRank` does.
+        """Return a point near the tensor with some entries and zeros elsewhere, as `FixedMultilinearRank` does.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Ways to move from a point along a tangent vector."""
+"""Retractions, which move a point along a tangent vector."""
 
 from rmopt.retractions.arrays import (
     CanonicalCayley,

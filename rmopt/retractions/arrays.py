@@ -13,7 +13,7 @@ from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
 class Normalisation(Retraction):
-    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold says by `normalised` what has length 1."""
+    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold's `normalised` defines the length."""
 
     order = 2
     name = "normalisation"
@@ -25,7 +25,7 @@ class Normalisation(Retraction):
 
 
 class FrameQR(QR):
-    """`QR` for frames: where the columns themselves count, and not only what they span, it is of first order.
+    """`QR` for frames: of first order, since the columns themselves count and not only their span.
 
     See Also
     --------
@@ -39,8 +39,8 @@ class FrameQR(QR):
 class Cayley(Retraction):
     """R(ξ) = (I − W/2)⁻¹ (I + W/2) X with the skew-symmetric W of rank 2p and ξ = W X (Wen and Yin 2013).
 
-    It is that of the canonical metric, as `CanonicalCayley` of second order. No rotation is ever by π: X and −X are
-    never joined.
+    It belongs to the canonical metric, in which it is of second order, as `CanonicalCayley`. Its rotations are by
+    less than π, so X never reaches −X.
 
     See Also
     --------
@@ -61,7 +61,7 @@ class Cayley(Retraction):
         if n > 2 * p:
             frame, core = skew_form(point, t * tangent)
             return orthonormalised(frame @ cayley(core)[..., :p])
-        # W itself is not larger.
+        # W itself is no larger.
         half, back = 0.5 * t * tangent, ns.adjoint(point)
         turned = (half - 0.5 * point @ (back @ half)) @ back
         skew = ns.eye(n, point) - turned + ns.adjoint(turned)
@@ -69,29 +69,29 @@ class Cayley(Retraction):
 
 
 class CanonicalCayley(Cayley):
-    """`Cayley` where the metric of frames is the canonical one: there it is of second order."""
+    """`Cayley` for the canonical metric of frames, in which it is of second order."""
 
     order = 2
 
 
 class MultiplicativeWeights(Retraction):
-    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive, however long the step."""
+    """R(ξ) = x ∘ exp(ξ / x), divided by its sum: probabilities stay positive for steps of any length."""
 
     order = 1
     name = "multiplicative"
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         xp, exponents, axis = ns.namespace(point), t * (tangent / point), -len(manifold.shape)
-        # Of numpy's ways to a maximum the one that begins soonest.
+        # The maximum with the least overhead in numpy.
         most = np.maximum.reduce if xp is np else xp.max
         weights = point * xp.exp(exponents - most(exponents, axis=axis, keepdims=True))
-        # However long the step: in place of zero a number by whose square can be divided.
+        # For steps of any length: replaces zero by a number whose square is a safe divisor.
         least = xp.finfo(point.dtype).smallest_normal ** (1.0 / 3.0)
         return ns.at_least(weights / manifold.sums(weights), least)
 
 
 class Sinkhorn(Retraction):
-    """R(ξ) = X ∘ exp(ξ / X), with rows and columns balanced in turns: numbers stay positive, however long the step.
+    """R(ξ) = X ∘ exp(ξ / X), with rows and columns balanced in turns: numbers stay positive for any step.
 
     References
     ----------
@@ -114,7 +114,7 @@ def balanced(matrix: Array, rounds: int = 300) -> Array:
     Raises
     ------
     InvalidInputError
-        Where this takes too long, which it does near the boundary.
+        If this takes too long, as it does near the boundary.
     """
     xp, even = ns.namespace(matrix), 8.0 * float(ns.limits(matrix).eps)
     rows = xp.ones_like(matrix[..., :1])
@@ -123,7 +123,7 @@ def balanced(matrix: Array, rounds: int = 300) -> Array:
         before, rows = rows, 1.0 / (matrix @ columns)
         if bool(xp.max(abs(rows / before - 1.0)) <= even):
             break
-    # Of symmetric ones both are one, but for a number.
+    # For symmetric matrices both are equal up to a factor.
     found = rows * matrix * columns.mT
     if not bool(xp.max(abs(xp.sum(found, axis=-2) - 1.0)) <= 1e3 * even) or not bool(xp.min(found) > 0.0):
         raise InvalidInputError(
@@ -135,8 +135,8 @@ def balanced(matrix: Array, rounds: int = 300) -> Array:
 class OrthographicHyperbolic(Retraction):
     """R(ξ) = √(1 + ⟨ξ, ξ⟩) x + ξ: the point of the hyperboloid that differs from x + ξ by a normal vector.
 
-    Defined for every ξ. The point moves by arcsinh ‖ξ‖, so that long steps are short ones here, where those of
-    `Exponential` overflow.
+    Defined for every ξ. The point moves by arcsinh ‖ξ‖ only, so that long steps do not overflow as with
+    `Exponential`.
     """
 
     order = 2

@@ -1,7 +1,7 @@
 """Retractions on the manifolds of rank-k matrices, general or positive semidefinite.
 
 Points are W = U S Vᴴ with tangent vectors U M Vᴴ + U_p Vᴴ + U V_pᴴ, or W = Q S Qᴴ with Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ. The
-four retractions of general matrices are of second order; they differ in cost and in how far a step may go.
+four retractions of general matrices are of second order; they differ in cost and in the length of allowed steps.
 """
 
 from typing import Any
@@ -70,7 +70,7 @@ class MetricProjection(Retraction):
 class Orthographic(Retraction):
     """The matrix of rank k that differs from W + ξ by a normal vector (Absil and Malick, 2012).
 
-    Costs O((n + m) k²) and needs only a k × k solve; undefined where S + M is singular.
+    Costs O((n + m) k²) and needs only a k × k solve. Undefined if S + M is singular.
     """
 
     order = 2
@@ -91,8 +91,8 @@ class Orthographic(Retraction):
 class PowerIteration(Retraction):
     """The closest matrix to W + ξ among those with the columns of (W + ξ)V: a step of subspace iteration from V.
 
-    Costs O((n + m) k²): two QR factorisations, and no singular values. Defined for every ξ, also where S is singular
-    or zero. Rows and columns do not play the same part.
+    Costs O((n + m) k²): two QR factorisations, and no singular values. Defined for every ξ, even if S is singular or
+    zero. Rows and columns are treated differently.
     """
 
     order = 2
@@ -131,7 +131,7 @@ class SecondOrderPSD(Retraction):
 class MetricProjectionPSD(Retraction):
     """The closest positive semidefinite matrix of rank k to W + ξ: its k largest eigenvalues.
 
-    Costs O(n k²) with a larger constant. Undefined where fewer than k eigenvalues of W + ξ are positive.
+    Costs O(n k²) with a larger constant. Undefined if fewer than k eigenvalues of W + ξ are positive.
     """
 
     order = 2
@@ -147,11 +147,11 @@ class MetricProjectionPSD(Retraction):
 
 
 class PolarFactors(Retraction):
-    """Moves the column space and the core of W = Q S Qᵀ apart (Meyer et al. 2011).
+    """Moves the column space and the core of W = Q S Qᵀ separately (Meyer et al. 2011).
 
     Q goes to the orthonormal polar factor of Q + Δ with Δ = Q_p S⁻¹, and S to S^½ exp(S^−½ M S^−½) S^½, so
-    that S stays positive definite for every ξ. Meyer et al. take the QR factor of Q + Δ, whose result depends
-    on the basis of the column space; the polar factor's does not. Costs O(n k²).
+    that S stays positive definite for every ξ. Meyer et al. take the QR factor of Q + Δ, whose result depends on the
+    basis of the column space, unlike the polar factor. Costs O(n k²).
     """
 
     order = 1
@@ -170,7 +170,7 @@ class PolarFactors(Retraction):
 
 
 def _core(point: Any, tangent: Any, t: float) -> Any:
-    """Return [[S + tM, tI], [tI, 0]], which stands between the bases of a point and of a tangent vector."""
+    """Return [[S + tM, tI], [tI, 0]], the core between the bases of a point and a tangent vector."""
     aside = t * ns.eye(point.rank, point.S)
     return blocks(point.S + t * tangent.M, aside, aside, 0.0 * aside)
 
@@ -179,7 +179,7 @@ def _solve(S: Any, right_hand_side: Any, retraction: Retraction) -> Any:
     try:
         return ns.namespace(S).linalg.solve(S, right_hand_side)
     except (ValueError, RuntimeError) as error:
-        # PyTorch has an error of its own.
+        # PyTorch raises its own error.
         if "LinAlgError" not in type(error).__name__:
             raise
         raise _left_the_manifold(retraction, len(S), "a singular core") from None

@@ -9,7 +9,7 @@ from rmopt.namespaces import adjoint
 
 
 class Exponential(Retraction):
-    """Follows the geodesic, on any manifold that knows its exponential map; else a `MissingCapabilityError`."""
+    """Follows the geodesic, on any manifold with an exponential map; others raise a `MissingCapabilityError`."""
 
     order = 2
     name = "exponential"
@@ -19,7 +19,7 @@ class Exponential(Retraction):
 
 
 class QR(Retraction):
-    """R(ξ) = the orthonormal factor of U + ξ = Q R, where R has a positive diagonal.
+    """R(ξ) = the orthonormal factor of U + ξ = Q R, with a positive diagonal of R.
 
     The same subspace as that of `Polar`, in another basis.
     """
@@ -42,11 +42,11 @@ class Polar(Retraction):
 
 
 class GeneralizedPolar(Polar):
-    """R(ξ) = (X + ξ)(I + ξᴴBξ)^−½: what is nearest to X + ξ, by the metric, where XᴴBX = I."""
+    """R(ξ) = (X + ξ)(I + ξᴴBξ)^−½: the nearest point to X + ξ in the metric, with XᴴBX = I."""
 
     def __call__(self, manifold: Any, point: Array, tangent: Array, t: float = 1.0) -> Array:
         moved = point + t * tangent
-        # Once more for the roundings of the first time.
+        # Repeated to remove the rounding errors of the first time.
         for _ in range(2):
             squares, basis = eigh(symmetric(adjoint(moved) @ manifold.times(moved)))
             moved = moved @ ((basis * squares[..., None, :] ** -0.5) @ adjoint(basis))

@@ -1,6 +1,6 @@
 """The straight line, and retractions of the positive definite matrices that do not leave the cone.
 
-Each knows the velocity of its curve, which an exact line search needs.
+Each has the velocity of its curve, for an exact line search.
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ POSV = {"f": sposv, "d": dposv, "F": cposv, "D": zposv}
 
 
 class Additive(Retraction):
-    """R(ξ) = W + ξ: of first order in general, and the exponential map where the manifold is flat.
+    """R(ξ) = W + ξ: of first order in general, and the exponential map on flat manifolds.
 
-    On an open set such as the positive definite cone the line is bounded: see its `max_step`; a step that
-    leaves the manifold is an `InvalidInputError`.
+    On an open set such as the positive definite cone the line is bounded, see its `max_step`. A step that leaves the
+    manifold raises an `InvalidInputError`.
     """
 
     order = 1
@@ -35,13 +35,13 @@ class Additive(Retraction):
         ahead = tangent if t >= 0 else -tangent
         if hasattr(manifold, "max_step") and not abs(t) < manifold.max_step(point, ahead):
             raise InvalidInputError(
-                f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step "
-                "(`max_step` tells how small) or a retraction that never leaves, such as SchurExponential."
+                f"the straight line leaves {manifold} within a step of {t:.3g}; take a smaller step (see "
+                "`max_step`) or a retraction that never leaves it, such as SchurExponential."
             )
         return point + t * dense(tangent, point)
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
-        """Return how far a solver may follow the line."""
+        """Return the longest step of a solver along the line."""
         return manifold.safe_step(point, tangent) if hasattr(manifold, "max_step") else float("inf")
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
@@ -64,7 +64,7 @@ class AffineExponential(Retraction):
         return symmetric(tangent @ np.linalg.solve(point, self(manifold, point, tangent, t)))
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
-        """Return how far a solver may go: there some direction is a hundred times longer or shorter."""
+        """Return the longest step of a solver, which makes some direction a hundred times longer or shorter."""
         fastest = float(np.abs(eigvalsh(dense(tangent, point), point)).max())
         return float(np.log(row_column.GROWTH) / fastest) if fastest > 0.0 else float("inf")
 
@@ -94,7 +94,7 @@ class SecondOrderPD(Retraction):
 class Congruence(Retraction):
     """R(ξ) = (I + L) W (I + L) with L W + W L = ξ: the geodesics of the Bures–Wasserstein metric.
 
-    Where these meet a singular matrix and end, it goes on behind.
+    It continues beyond singular matrices, at which these end.
     """
 
     order = 2
@@ -143,11 +143,11 @@ class SchurExponential(Retraction):
         return 2.0 * symmetric(change @ ns.adjoint(moved))
 
     def reach(self, manifold: Any, point: Array, tangent: Any) -> float:
-        """Return how far a solver may go: there the Schur complement is as small as an inverse can bear."""
+        """Return the longest safe step, at which the Schur complement is just large enough to invert."""
         if not isinstance(tangent, RowColumn):
             return float("inf")
         schur = manifold.schur_along(point, tangent)
-        # That of single precision can bear less.
+        # In single precision it must be larger.
         corner = float(point[tangent.k, tangent.k]) * ns.coarseness(point) ** 0.5
         return float(row_column.reach(self.kernel, schur, corner))
 

@@ -35,7 +35,7 @@ class Componentwise(Retraction):
         return Parts([move(*of_factor, t) for move, *of_factor in self._each(manifold, point, tangent)])
 
     def reach(self, manifold: Any, point: Parts, tangent: Parts) -> float:
-        """Return how far all parts may follow their curves."""
+        """Return the longest step that all parts allow."""
         return min(one.reach(*of_factor) for one, *of_factor in self._each(manifold, point, tangent))
 
     def _each(self, manifold: Any, point: Parts, tangent: Parts) -> Iterator[tuple[Any, ...]]:
@@ -43,12 +43,12 @@ class Componentwise(Retraction):
 
 
 class Each(Retraction):
-    """Moves each of many points, which are one array, by a retraction of theirs.
+    """Moves many points in one array, each by the same retraction.
 
     Parameters
     ----------
     retraction : Retraction
-        Of arrays with more axes in front.
+        One that takes arrays with more axes in front.
     """
 
     name = "each"
@@ -64,6 +64,6 @@ class Each(Retraction):
         return self.retraction(manifold.base, point, tangent, t)
 
     def reach(self, manifold: Any, point: Any, tangent: Any) -> float:
-        """Return how far all points may follow their curves."""
+        """Return the longest step that all points allow."""
         pairs = zip(point, tangent, strict=True)
         return min(self.retraction.reach(manifold.base, *pair) for pair in pairs)

@@ -46,7 +46,7 @@ class HOSVD(Retraction):
 
 
 def truncated(core: Any, bases: Any, ranks: Any) -> TuckerPoint:
-    """Return a tensor with some core between orthonormal bases, cut to ranks axis after axis."""
+    """Return a tensor with a core between orthonormal bases, truncated axis after axis."""
     factors = []
     for i, (Q, k) in enumerate(zip(bases, ranks, strict=True)):
         U = ns.namespace(core).linalg.svd(unfolding(core, i), full_matrices=False)[0][:, :k]
@@ -56,7 +56,7 @@ def truncated(core: Any, bases: Any, ranks: Any) -> TuckerPoint:
 
 
 class TTSVD(Retraction):
-    """The tensor train X + ξ, whose cores have doubled ranks, cut back to the ranks of X from the first to the last.
+    """The tensor train X + ξ, whose cores have doubled ranks, truncated to the ranks of X from first to last.
 
     References
     ----------
@@ -76,7 +76,7 @@ class TTSVD(Retraction):
 
 
 def rounded(cores: Any, ranks: Any) -> TrainPoint:
-    """Return a tensor train cut to some ranks."""
+    """Return a tensor train truncated to some ranks."""
     cores, xp = list(cores), ns.namespace(cores[0])
     for i in range(len(cores) - 1, 0, -1):
         Q, R = xp.linalg.qr(xp.reshape(cores[i], (cores[i].shape[0], -1)).T)

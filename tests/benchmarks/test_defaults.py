@@ -33,18 +33,19 @@ def compared(experiment: Any, folder: Path, ours: str, **measures: float) -> lis
     experiment(Run("defaults", 0, folder, quiet=True))
     best = next(row for row in rows if row["method"] == ours)
 
-    def shown(mean: float, error: float, factor: float, sign: str = "") -> str:
-        digits = 1 if factor > 1.0 else 3
+    def shown(name: str, mean: float, error: float, sign: str = "") -> str:
+        factor = measures[name]
+        digits = 1 if factor * best.mean(name) > 1.0 else 3
         return f"{factor * mean:{sign}.{digits}f} ± {factor * error:.{digits}f}"
 
     found: list[dict[str, Any]] = []
     for row in rows:
         found.append({"data": experiment.bundle.name, "method": row.label})
-        for name, factor in measures.items():
-            found[-1][name] = shown(*mean_and_sem(cell[name] for cell in row.cells), factor)
-        for name, factor in measures.items() if row is not best else ():
+        for name in measures:
+            found[-1][name] = shown(name, *mean_and_sem(cell[name] for cell in row.cells))
+        for name in measures if row is not best else ():
             gap = Difference.of(best.cells, row.cells, name)
-            found[-1][f"{name}, ours above"] = shown(gap.mean, gap.sem, factor, "+")
+            found[-1][f"{name}, ours above"] = shown(name, gap.mean, gap.sem, "+")
     return found
 
 

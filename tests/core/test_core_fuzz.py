@@ -246,6 +246,7 @@ def table() -> list[Part]:
         part(subspace.MatrixCompletion, ratings=KNOWN, n_agents=2, lam=0.1),
         part(subspace.MultitaskFeatures, tasks=TASKS, n_agents=2, lam=0.1),
         part(coembedding.MultilabelCoembedding, at(m.PSDFixedRank, 2), X=X, Y=Y),
+        part(coembedding.LargeMarginNeighbors, at(m.PSDFixedRank, 2), X=X, triplets=TRIPLETS, smoothing=0.1),
         part(coembedding.TagRanking, at(m.PSDFixedRank, 2), triples=TAGS, counts=None),
         part(coembedding.LinkPrediction, at(m.PSDFixedRank, 2), X=X, pairs=[[0, 1], [1, 2]], linked=[1, 0]),
         part(coembedding.MetricRegression, at(m.PSDFixedRank, 2), X=X.T),

@@ -403,7 +403,7 @@ def test_costs_written_for_numpy_are_right_at_other_arrays_or_told_in_a_sentence
         result = LBFGS().run(by_hand(value, gradient), ns.asarray(start, like))
         assert type(result.point) is type(ns.asarray(start, like))
         np.testing.assert_allclose(ns.to_numpy(result.point), 0.0, atol=1e-6)
-    sentence = rf"failed at an array of {place} .*in the words of {place}"
+    sentence = rf"failed at an array of {place} .*with functions of {place}"
     with pytest.raises(InvalidInputError, match=sentence):
         LBFGS().run(by_hand(lambda x: x.astype("no type"), gradients[0]), ns.asarray(start, like))
     with pytest.raises(InvalidInputError, match="not a real number"):

@@ -261,7 +261,7 @@ def test_what_is_feasible_is_found_without_a_cost() -> None:
 
 def test_no_other_solver_forgets_the_constraints(tmp_path: Path) -> None:
     for solver in (LBFGS(), TrustRegions(), SGD(0.1), PymanoptSolver("ConjugateGradient")):
-        with pytest.raises(MissingCapabilityError, match=r"knows no constraints; take AugmentedLagrangian"):
+        with pytest.raises(MissingCapabilityError, match=r"takes no constraints; use AugmentedLagrangian"):
             solver.run(NONNEGATIVE_PCA, random_state=0)
     with pytest.raises(
         InvalidInputError, match=r"AugmentedLagrangian is for an .*; without constraints take LBFGS"

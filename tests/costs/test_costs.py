@@ -220,5 +220,5 @@ def test_a_negative_inner_product_is_no_convergence() -> None:
 
     problem = Problem(Slip(4), autograd_cost(lambda x: x[0]))
     for solver in (GradientDescent(), SGD(0.1, max_iter=3)):
-        with pytest.raises(InvalidInputError, match="hold inner_product and projection against"):
+        with pytest.raises(InvalidInputError, match="test inner_product and projection by"):
             solver.run(problem, np.array([0.6, 0.8, 0.0, 0.0]), random_state=0)

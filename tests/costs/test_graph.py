@@ -63,7 +63,7 @@ def test_bad_graphs_are_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match="read-only"):
         Graph.path(3).edges[0, 0] = 1
     with pytest.raises(
-        InvalidInputError, match=r"not connected: no way leads from agent 0 to agent 2 \(2 of 4"
+        InvalidInputError, match=r"not connected: no path leads from agent 0 to agent 2 \(2 of 4"
     ):
         Graph(4, [(0, 1), (2, 3)])
     with pytest.raises(InvalidInputError, match="not connected"):

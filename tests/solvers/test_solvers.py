@@ -259,7 +259,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=r"No space left on device; what was saved before is untouched"):
+    with pytest.raises(StorageError, match=r"No space left on device; earlier saves are untouched"):
         SGD(0.02, max_iter=200).run(PROBLEM, random_state=0, checkpoint=checkpoint)
     assert (tmp_path / "c.npz").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["c.npz"]
