@@ -80,14 +80,17 @@ def regressions(bundle: TaskBundle, rank: int) -> Rows:
                 W = MultitaskFeatures(parts, 1, model.lam).weights(U, 0)
                 found.setdefault(f"agent {number}", []).append(error(W @ U.T, 0.0 * task, test))
     others = next(each for label, each in found.items() if "Alt-Min" in label)
-    return [compared(label, each, others, "NMSE") for label, each in found.items()]
+    return [compared(label, each, others, "NMSE", "less Alt-Min") for label, each in found.items()]
 
 
-def compared(label: str, each: Any, others: Any, what: str) -> dict[str, Any]:
+def compared(label: str, each: Any, others: Any, what: str, than: str) -> dict[str, Any]:
     """Return the mean of errors and of their differences to others, with standard errors."""
     row: dict[str, Any] = {"method": label}
-    for name, one in {what: np.array(each), "less the other": np.subtract(each, others)}.items():
-        row |= {name: float(one.mean()), f"± s.e.m. of {name}": float(one.std(ddof=1) / np.sqrt(len(one)))}
+    for name, about, one in (
+        (what, "± s.e.m.", np.array(each)),
+        (than, "± s.e.m. of the difference", np.subtract(each, others)),
+    ):
+        row |= {name: float(one.mean()), about: float(one.std(ddof=1) / np.sqrt(len(one)))}
     return row
 
 
@@ -112,5 +115,7 @@ def penalties() -> Rows:
         best = min(grid, key=lambda point: error(0, point, choice=True))
         found = [error(seed, best) for seed in range(5)]
         first = first or found
-        table.append(compared(penalty, found, first, "RMSE") | {"chosen": f"lam = {best['lam']:g}"})
+        table.append(
+            compared(penalty, found, first, "RMSE", "less the first") | {"chosen": f"lam = {best['lam']:g}"}
+        )
     return table
