@@ -94,7 +94,7 @@ def rivals() -> Figure:
 
 
 def agents() -> Figure:
-    """Draw figures 4 and 5b of Mishra et al. 2019: distances of neighbours, and the error of each agent's subspace."""
+    """Draw figures 4 and 5b of Mishra et al. 2019: distances of neighbours, and errors of agents' subspaces."""
     tables = kept("gossip_figures")["tables"]
     figure = Figure(figsize=(9.5, 3.6))
     left, right = figure.subplots(1, 2)
@@ -117,10 +117,9 @@ def agents() -> Figure:
             "capsize": 3,
             "linestyle": "",
         }
-        gaps = [(row["less Alt-Min"], row["± s.e.m. of the difference"]) for row in own]
-        right.errorbar(
-            [int(row["method"][-1]) + 0.1 * place for row in own], *zip(*gaps), label=label, **look
-        )
+        x = [int(row["method"][-1]) + 0.1 * place for row in own]
+        y, error = ([row[key] for row in own] for key in ("less Alt-Min", "± s.e.m. of the difference"))
+        right.errorbar(x, y, error, label=label, **look)
     right.axhline(0.0, color="0.5", linewidth=1.0)
     right.set(
         xlabel="agent", ylabel="NMSE less Alt-Min's", title="Regressions, by the subspace of each agent"

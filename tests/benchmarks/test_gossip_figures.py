@@ -80,7 +80,10 @@ def regressions(bundle: TaskBundle, rank: int) -> Rows:
                 W = MultitaskFeatures(parts, 1, model.lam).weights(U, 0)
                 found.setdefault(f"agent {number}", []).append(error(W @ U.T, 0.0 * task, test))
     others = next(each for label, each in found.items() if "Alt-Min" in label)
-    return [compared(label, each, others, "NMSE", "less Alt-Min") for label, each in found.items()]
+    return [
+        {"data": bundle.name} | compared(label, each, others, "NMSE", "less Alt-Min")
+        for label, each in found.items()
+    ]
 
 
 def compared(label: str, each: Any, others: Any, what: str, than: str) -> dict[str, Any]:
