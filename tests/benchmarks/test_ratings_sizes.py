@@ -1,7 +1,9 @@
 """Ratings of the papers' sizes, generated: those of MovieLens-10M, and of Netflix.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_ratings_sizes.py``. Blocks take 1.3 GB of disk, in the folder
-that RMOPT_BLOCKS names or one that pytest makes. cmfrec takes part when it is installed.
+that RMOPT_BLOCKS names or one that pytest makes. Each method runs in processes of its own, for its peak of memory.
+Ten folds divide the entries of a block: a split holds out its own. Parameters are chosen by the last fold of a tenth
+of the users, without the folds of splits. cmfrec takes part when it is installed.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,66 +20,58 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from problems.comparison import crossed, listed
 from problems.data.generated import SETS
+from problems.subspace import RTRMC, BayesianCompletion, BiasedALS, GossipPlan, MatrixCompletion, gossip
+from problems.subspace.baselines import Biases
+from problems.subspace.cost import KnownEntries, columns_of, predictions, shares_out
+from rmopt.solvers import MPIWorld, World
 
-SCRIPT = Path(__file__).with_name("ratings_in_blocks.py")
-GRIDS: dict[str, list[dict[str, Any]]] = {
-    "effects alone": crossed(lam_effects=(1.0, 3.0, 10.0)),
-    "cmfrec": crossed(lam=(2.5, 5.0, 10.0)),
-    "BiasedALS": crossed(lam=(0.25, 0.35, 0.5, 0.7)),
-    "BayesianCompletion": [{}],
-    "RTRMC": crossed(lam=(0.0005, 0.001, 0.002, 0.004, 0.008)),
+sys.path.append(str(Path(__file__).parents[1]))
+from test_completion_time import CMFRec
+
+# Gossip and RTRMC have no effects: these are two more ranks.
+AGENTS, RANK, CHOICE = 10, 12, -1
+STEPS = (2.0, 2.0), (10.0, 30.0), (30.0, 100.0)
+PLANS = [{"lam": lam, "step_size": a, "decay": b} for lam in (0.001, 0.002, 0.004) for a, b in STEPS]
+MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
+    "effects alone": (Biases(), crossed(lam_effects=(1.0, 3.0, 10.0))),
+    "cmfrec": (CMFRec(10), crossed(lam=(2.5, 5.0, 10.0))),
+    "BiasedALS": (BiasedALS(10), crossed(lam=(0.25, 0.35, 0.5, 0.7))),
+    "BayesianCompletion": (BayesianCompletion(10, n_samples=20), [{}]),
+    "RTRMC": (RTRMC(RANK), crossed(lam=(0.0005, 0.001, 0.002, 0.004, 0.008))),
+    "Stochastic Gossip": ({"variant": "stochastic", "n_epochs": 400.0}, PLANS),
+    "Parallel Gossip, 2 processes": ({"variant": "parallel", "n_epochs": 100.0}, PLANS),
 }
-# How often each edge is taken: 400 times in the paper.
-STEPS = [{"step_size": size, "decay": decay} for size, decay in ((2.0, 2.0), (10.0, 30.0), (30.0, 100.0))]
-AGENTS = [
-    {"lam": lam, "n_epochs": 400, "variant": "stochastic"} | steps
-    for lam in (0.001, 0.002, 0.004)
-    for steps in STEPS
-]
-SLOW = [
-    {"lam": lam, "n_epochs": 100, "variant": "parallel"} | steps
-    for lam in (0.001, 0.002, 0.004)
-    for steps in STEPS
-]
 
 
-@pytest.mark.parametrize("method", [*GRIDS, "Stochastic Gossip"])
+@pytest.mark.parametrize("method", list(MODELS)[:-1])
 def test_movielens(measured: Any, method: str, tmp_path: Path) -> None:
     """Generated ratings of MovieLens-10M's shape, 10,677 × 71,567, two splits, a tenth held out."""
-    measured(
-        ratings,
-        replace(SETS["generated-ml10m"], per_block=716),
-        method,
-        GRIDS.get(method, AGENTS),
-        2,
-        tmp_path,
-    )
+    measured(ratings, replace(SETS["generated-ml10m"], per_block=716), method, 2, tmp_path)
 
 
-@pytest.mark.parametrize("method", [*GRIDS, "Parallel Gossip, 2 processes"])
+@pytest.mark.parametrize("method", [*list(MODELS)[:-2], list(MODELS)[-1]])
 def test_netflix(measured: Any, method: str, tmp_path: Path) -> None:
     """Generated ratings of Netflix's shape, 17,770 × 480,189, a tenth held out."""
-    measured(ratings, SETS["generated-netflix"], method, GRIDS.get(method, SLOW), 1, tmp_path)
+    measured(ratings, SETS["generated-netflix"], method, 1, tmp_path)
 
 
-def ratings(
-    made: Any, method: str, grid: list[dict[str, Any]], seeds: int, tmp_path: Path
-) -> list[dict[str, Any]]:
+def ratings(made: Any, method: str, splits: int, tmp_path: Path) -> list[dict[str, Any]]:
     if method == "cmfrec" and not find_spec(method):
         pytest.skip("cmfrec is not installed.")
     folder = Path(os.environ.get("RMOPT_BLOCKS", tmp_path)) / made.name
     if not folder.exists():
         made.write(folder)
-    command = [sys.executable, SCRIPT, folder, method, json.dumps(grid), str(seeds)]
+    command = [sys.executable, __file__, folder, method, str(splits)]
     if "processes" in method:
         command = [Path(sys.executable).with_name("mpiexec"), "-n", "2", *command]
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ | limits).stdout
     found, peak, best, errors = json.loads(said)
-    print(*zip(grid, errors, strict=True), sep="\n")
+    print(errors)
     error, used, clock, sent = np.mean(found, axis=0).tolist()
     return [{
         "entries, generated": round(made.per_row * made.rows), "method": method, "RMSE": error,
@@ -84,3 +79,80 @@ def ratings(
         "above noise": f"{error / made.noise - 1.0:.1%}", "CPU, s": used, "clock, s": clock, "peak, GB": peak,
         "MB sent": sent or None, "chosen": listed(best) or "–",
     }]  # fmt: skip
+
+
+def read(files: list[Path], split: int) -> tuple[KnownEntries, KnownEntries]:
+    """Return the known and the held-out entries of blocks of users."""
+    parts = []
+    for path in files:
+        with np.load(path) as block:
+            fold = np.random.default_rng(int(path.stem[-4:])).integers(10, size=len(block["item"]))
+            parts.append((block["item"], block["user"], block["rating"], fold))
+    item, user, rating, fold = map(np.concatenate, zip(*parts, strict=True))
+    made: Any = SETS[files[0].stem[:-5]]
+    first, shape = user[0], (made.items, int(user[-1] - user[0]) + 1)
+
+    def table(which: Any) -> KnownEntries:
+        indptr = np.append(0, np.cumsum(np.bincount(user[which] - first, minlength=shape[1])))
+        return KnownEntries((rating[which].astype(float), item[which], indptr), shape=shape)
+
+    held = fold == (9 if split == CHOICE else split)
+    return table(~held & (fold > 1) if split == CHOICE else ~held), table(held)
+
+
+def gossiped(world: World, files: list[Path], split: int, lam: float, **plan: Any) -> list[float]:
+    """Return the error of agents, CPU seconds of all processes, seconds by the clock, and megabytes sent."""
+    shares, mine = shares_out("blocks", len(files), AGENTS), world.mine(AGENTS)
+    known, held = zip(*(read(files[shares[agent]], split) for agent in mine), strict=True)
+    total, count = world.total(np.sum([(one.data.sum(), one.nnz) for one in known], axis=0))
+    for one in known:
+        one.data -= total / count
+    tasks = MatrixCompletion(dict(zip(mine, known, strict=True)), AGENTS, lam)
+    used, begun = time.process_time(), time.perf_counter()
+    found = gossip(tasks, RANK, GossipPlan(**plan), max(split, 0), world=world)
+    seconds = float(world.total(time.process_time() - used)), time.perf_counter() - begun
+    squares = 0.0
+    for agent, one in zip(mine, held, strict=True):
+        weights = tasks.weights(found.mean, agent)
+        gaps = predictions(found.mean, weights, one.indices, columns_of(one)) + total / count - one.data
+        squares += gaps @ gaps
+    squares, count = world.total([squares, sum(one.nnz for one in held)])
+    return [float(np.sqrt(squares / count)), *seconds, found.bytes / 1e6]
+
+
+def fitted(model: Any, files: list[Path], split: int, **parameters: Any) -> list[float]:
+    """Return the same of a method in one place."""
+    tables = read(files, split)
+    (known, values), (held, truth) = (
+        (np.column_stack([one.indices, columns_of(one)]), one.data) for one in tables
+    )
+    given = (known, values) if isinstance(model, CMFRec) else tables[:1]
+    used, begun = time.process_time(), time.perf_counter()
+    model.set_params(random_state=max(split, 0), **parameters).fit(*given)
+    seconds = time.process_time() - used, time.perf_counter() - begun
+    return [float(np.sqrt(np.mean((model.predict(held) - truth) ** 2))), *seconds, 0.0]
+
+
+def main(folder: str, name: str, splits: str) -> None:
+    """Choose and measure, and print what was found: in one process, or in all that ``mpiexec`` started."""
+    world, (model, grid) = MPIWorld() if "processes" in name else World(), MODELS[name]
+
+    def error(files: list[Path], split: int, point: dict[str, Any]) -> list[float]:
+        if isinstance(model, dict):
+            return gossiped(world, files, split, **model, **point)
+        return fitted(model, files, split, **point)
+
+    files = sorted(Path(folder).glob("*.npz"))
+    few = files[: len(files) // 10 + 1] if grid[1:] else files[:1]
+    errors = [error(few, CHOICE, point)[0] for point in grid]
+    best = grid[int(np.argmin(errors))]
+    found = [error(files, split, best) for split in range(int(splits))]
+    peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e6
+    told = json.dumps([found, float(world.total(peak)), best, errors])
+    if world.rank == 0:
+        print(told)
+
+
+if __name__ == "__main__":
+    with threadpool_limits(1):
+        main(*sys.argv[1:])
