@@ -191,6 +191,15 @@ def test_which_are_known(measured: Any, name: str) -> None:
     measured(five_splits, name, models_of_known)
 
 
+def test_penalties(measured: Any) -> None:
+    """λ on entries that are not known or on all, by rank 10 and RTRMC: five random splits 90/10."""
+    lams = 0.001, 0.002, 0.005, 0.01
+    measured(five_splits, "ml1m", lambda large: {
+        f"lam = {lam:g}, {penalty}": RTRMC(10, lam=lam, penalty=penalty, handle_unknown="mean")
+        for penalty in ("unknown", "all") for lam in lams
+    })  # fmt: skip
+
+
 def models_of_known(large: bool) -> dict[str, Any]:
     options = {"implicit": True, "handle_unknown": "mean"}
     models: dict[str, Any] = {
