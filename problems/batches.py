@@ -1,4 +1,4 @@
-"""Batches of rows with words left out: what costs that learn embeddings from rows by AdaGrad have in common."""
+"""Batches of rows with words left out, shared by the costs that learn embeddings by AdaGrad."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from rmopt.core.matrices import as_rows
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import SGD, AdaGrad, Cosine, Recorder, ShuffledEpochs
 
-# The share of entries below which features are words.
+# Features with a smaller share of nonzero entries are words.
 SPARSE = 0.1
-# Batches of a worker between two means of several.
+# Batches of a worker between two means of several workers.
 BETWEEN_MEANS = 10
 
 
 class RowBatches(FiniteSum):
-    """A cost at a matrix whose first rows are features' embeddings, by batches of data rows.
+    """A cost of a matrix whose first rows are features' embeddings, by batches of data rows.
 
-    A term is a row and a number, of which the first one of a batch seeds the words that are left out.
+    A term is a row and a number; the first number of a batch seeds the choice of words left out.
 
     Parameters
     ----------
     rows : array or sparse matrix, shape (N, n)
     dropout : float
-        The share of the words of a row that are left out, anew in each batch; from 0 to below 1.
+        The share of the words of a row that are left out, drawn again for each batch; at least 0 and below 1.
     """
 
     point_type = np.ndarray
@@ -53,7 +53,7 @@ class RowBatches(FiniteSum):
 
     @abstractmethod
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
-        """Return numbers of rows, each once, and the gradient of a batch there."""
+        """Return the distinct numbers of rows, and the gradient of a batch there."""
 
     def term_gradient(self, point: Array, terms: Array) -> Array:
         rows, values = self.row_gradient(point, terms)
@@ -62,7 +62,7 @@ class RowBatches(FiniteSum):
         return gradient
 
     def batch(self, terms: Array) -> tuple[sp.csr_array, Array, Array]:
-        """Return rows with the words that are left, the features that occur, and the rows' numbers."""
+        """Return rows with the remaining words, the features that occur, and the rows' numbers."""
         numbers, seeds = terms.reshape(-1, 2).T
         X = self.rows[numbers]
         if self.dropout > 0.0:
@@ -74,7 +74,7 @@ class RowBatches(FiniteSum):
 
 
 def columns_that_occur(X: sp.csr_array, features: Array) -> sp.csr_array:
-    """Return rows with the columns `features` alone, among which all are that occur."""
+    """Return rows restricted to the columns `features`, which include all that occur."""
     among = np.empty(X.shape[1], dtype=np.int32)
     among[features] = np.arange(len(features), dtype=np.int32)
     return sp.csr_array((X.data, among[X.indices], X.indptr), shape=(X.shape[0], len(features)))
@@ -107,16 +107,16 @@ class BatchLearner(Saved, Estimator):
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
     def _share_left_out(self, X: Any) -> float:
-        """Return the share that is left out of rows; None: that of words where features are sparse, otherwise 0."""
+        """Return the share that is left out of rows; None means that of words for sparse features, and else 0."""
         if self.dropout is not None:
             return float(self.dropout)
         stored = np.count_nonzero(X.data if sp.issparse(X) else X)
         return self._words * float(stored < SPARSE * X.shape[0] * X.shape[1])
 
     def _run(self, cost: RowBatches, start: Array, seed: int, n_epochs: int, **data: Any) -> Array:
-        """Pass over the rows of a cost, with step sizes that fall to zero along a cosine; return the end.
+        """Pass over the rows of a cost with cosine step sizes, and return the end.
 
-        Several workers deal the batches among themselves. A checkpoint belongs to the `data`.
+        Several workers divide the batches among themselves. A checkpoint belongs to the `data`.
         """
         n_rows = cost.rows.shape[0]
         size = min(int(self.batch_size), n_rows)

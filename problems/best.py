@@ -1,4 +1,4 @@
-"""What ``rmopt best`` runs: models of this library and simple rivals, tuned alike on a file; it writes the winner."""
+"""The contest of ``rmopt best``: models of this library and simple rivals, tuned alike on a file."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
 from rmopt.solvers.threads import one_blas_thread
 
-# Folds of all, each held out once; folds of the first training part, by which parameters are chosen, of them one for
-# data of more numbers than so many; the share of the time for that. What has fewer numbers but 0 is sparse.
+# The number of outer folds; that of inner folds for the choice of parameters, and the size of data from which only
+# one is used; their share of the time; the density below which data are sparse.
 SPLITS, FOLDS, MANY, TUNING, WORDS = 5, 3, 2_000_000, 0.5, 0.2
 HEADINGS = {"rmse": "RMSE", "votes": "kNN", "sem": "± s.e.m.", "behind_sem": "±", "train_seconds": "fit s"}
 
 
 @dataclass(eq=False)
 class Rival:
-    """A method, the points that are left to try, the best one with its score, the time for all, what it measured."""
+    """A method, its untried points, the best point with its score, the total time, and its measurements."""
 
     kind: Method
     left: list[Settings]
@@ -58,7 +58,7 @@ class Rival:
 
 
 def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
-    """Return who competes on ratings, or on counts; see `CONTESTS`."""
+    """Return the contest on ratings or counts; see `CONTESTS`."""
     low, middle, high = np.percentile(bundle.values, (0, 50, 100))
     splitter = partial(EntryKFold, random_state=run.seed)
     given: Settings = {"random_state": run.seed, "handle_unknown": "mean"}
@@ -68,7 +68,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
         return f"rmopt serve {shlex.quote(str(run.out))} shows model.npz, a {type(model).__name__}."
 
     if low == high or (low >= 0 and high > 10 * middle):
-        run.say("The values say how often, or only that, and not how good: lists of ten are measured.")
+        run.say("The values are counts, not ratings: lists of ten are measured.")
         lists = [COMPLETERS[name] for name in ("popular", "neighbors", "implicit")]
         return *entries(bundle), lists, given, "ndcg", None, splitter, keep
     kinds = [Method("users and items alone", BiasedALS(0), crossed(lam_effects=(1.0, 2.0, 3.0, 5.0, 10.0, 20.0))),
@@ -79,7 +79,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
 
 
 def retrieval(model: Any, X: Any, y: Any) -> float:
-    """Return the mean average precision of rows that search those of their class."""
+    """Return the mean average precision of rows as queries for their class."""
     return evaluate_retrieval(similarity.scores_of(model[-1], model[:-1].transform(X)), y, ks=()).map
 
 
@@ -87,25 +87,25 @@ _ROWS = Method("LoretaLabelRanker", LoretaLabelRanker(), crossed(rank=(20, 50, 1
 _STEPS = Method("LoretaSimilarity", LoretaSimilarity(), crossed(rank=(20, 50), step_size=(1.0, 3.0, 10.0)))
 _BATCHES = crossed(rank=(30, 100), temperature=(0.2, 0.3, 0.5))
 _COSINES = Method("ContrastiveSimilarity", ContrastiveSimilarity(), _BATCHES)
-# Of rows with several labels, of words, and of features.
+# For rows with several labels, for words, and for features.
 RANKERS: Any = *map(ranking.METHODS.get, ("ridge", "svm", "low-rank-logistic")), _ROWS
 TEXTS: Any = *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
 METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "comet-distance", "lego")))
 
 
 def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
-    """Return who competes on texts, on rows with several labels, and on features for neighbours; see `CONTESTS`."""
+    """Return the contest on texts, on rows with several labels, or on features for neighbours; see `CONTESTS`."""
     X, several, names = bundle.X, isinstance(bundle, MultilabelBundle), getattr(bundle, "class_names", None)
     # A table of words is mostly zeros.
     if several and (sparse := csr_array(X)).nnz < WORDS * np.prod(X.shape):
         X = sparse
-    # In int8 scikit-learn's LabelBinarizer would mistake the labels from the 128th on.
+    # In int8 scikit-learn's LabelBinarizer would confuse the labels from the 128th on.
     y = bundle.Y.toarray().astype(int) if several else bundle.y
     y, splitter = y if names is None else np.array(names)[y], KFold if several else StratifiedKFold
     kinds = RANKERS if several else TEXTS if issparse(X) else METRICS
     scoring: Any = ranking.Ranking.score if several else retrieval if issparse(X) else "accuracy"
     behind = [("neighbours", KNeighborsClassifier())] * (kinds is METRICS)
-    # Measurements may be alike in size as they are.
+    # Measurements may already have similar sizes.
     scalings: Any = crossed(scaling=(StandardScaler(), "passthrough")) if behind else [{}]
 
     def piped(kind: Method) -> Method:
@@ -131,8 +131,9 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
     return X, y, [*map(piped, kinds)], {"random_state": run.seed}, measure, scoring, folds, keep
 
 
-# Of each kind of data: X, y, rivals, parameters of all that have them, the name of a measure, scikit-learn's scoring
-# for it, what maps a number of folds to a splitter, and what fits a model to all, writes it, and returns what to say.
+# For each kind of data: X, y, rivals, shared parameters, the name of a measure, scikit-learn's scoring for it, a
+# function from a number of folds to a splitter, and a function that fits a model to all data, writes it, and returns
+# a remark.
 CONTESTS: dict[type, Any] = {Ratings: ratings, ClassBundle: samples, MultilabelBundle: samples}
 
 
@@ -143,12 +144,12 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
     ----------
     run : Run
     file : str
-        As `problems.data.load` takes it.
+        A file as for `problems.data.load`.
     minutes : float
-        Half of them for parameters, the rest for measuring. Each rival is tried with its defaults, and measured on
-        two splits, however long that takes.
+        Half of them for parameters, the rest for measurements. Each rival is always tried with its defaults and
+        measured on two splits, even beyond this time.
     data_home : Path, optional
-        Of registered data sets.
+        The folder of registered data sets.
     """
     begun, bundle = perf_counter(), loaded(run, file, data_home, Bundle)
     if type(bundle) not in CONTESTS:
@@ -176,7 +177,7 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
             one, start = min(waiting, key=lambda one: one.spent), perf_counter()
             tick(f"tuning {one.kind.label}")
             point = one.left.pop(0)
-            # A rank, say, may be too large for these data.
+            # A rank, for example, may be too large for these data.
             with suppress(DivergedError, InvalidInputError):
                 score = float(np.mean([cell["score"] for cell in measured(one, point, folds)]))
                 one.best = max(one.best, (score, point), key=lambda found: found[0])

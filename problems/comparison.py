@@ -4,16 +4,16 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
 
 1. Fields are the options of ``rmopt run NAME``, declared with `problems.options`. ``known`` has the methods by name,
    each a `Method`: a label, an unfitted estimator, and the grid for cross-validation; a user's methods join them.
-   What must be known of a method is an attribute of its estimator; nothing looks at labels or names.
-2. ``check()`` refuses options before data are read. ``settings()`` gives a dict for each row of the table: its
-   ``method``, ``code`` and what else training depends on beside the seed.
-3. ``model(one)`` makes what a dict says, with ``parameters`` and a ``seed`` in it, and ``measure(model, part)`` gives
-   the numbers of the trained one; ``score`` is what cross-validation maximises.
-4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` say what table, verdicts and picture make of a `Row` with its
-   cells. Claims come from `above` and `Difference`, seed by seed, and name the rows that they speak of.
-   Any part may be replaced: ``measured(one)`` makes a `Cell`, ``choose(one)`` is the cross-validation.
+   Properties of a method are attributes of its estimator; labels and names have no effect.
+2. ``check()`` refuses options before data are read. ``settings()`` returns a dict for each row of the table: its
+   ``method``, ``code`` and all other settings of the training except the seed.
+3. ``model(one)`` makes the estimator of a dict, with ``parameters`` and a ``seed`` in it, and ``measure(model,
+   part)`` returns the numbers of the fitted one. Cross-validation maximises ``score``.
+4. ``row(row)``, ``claims(rows)`` and ``draw(rows)`` turn a `Row` with its cells into table, verdicts and figure.
+   Claims come from `above` and `Difference`, seed by seed, and name their rows. Any part may be replaced:
+   ``measured(one)`` makes a `Cell`, ``choose(one)`` is the cross-validation.
 
-`Experiment.__call__` does the rest. What does not fit it takes `Comparison` alone, which trains what is not known.
+`Experiment.__call__` does the rest. Other experiments use `Comparison` alone, which computes missing results.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from rmopt.files import set_aside
 from rmopt.solvers import Recorder, Solver
 from rmopt.solvers.threads import one_blas_thread
 
-# The share of differences of the mean by chance alone that pass for a difference.
+# The share of random differences of the mean that count as differences.
 CHANCE = 0.05
 # How often a grid grows past an edge.
 GROWTHS = 4
-# Options on which no number depends.
+# Options that affect no number.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
 
 class Learner(BaseEstimator):
-    """What a solver trains: an estimator of experiments, whose `parts` say how.
+    """An estimator of experiments that a solver trains, defined by its `parts`.
 
-    After `fit` the end of the run is `result_`, and its point `point_`.
+    After `fit` the result of the run is `result_`, and its point `point_`.
     """
 
     random_state: int
@@ -79,7 +79,7 @@ class Learner(BaseEstimator):
 
 
 def crossed(**choices: Iterable[Any]) -> list[Settings]:
-    """Return all combinations of choices; the last one varies fastest."""
+    """Return all combinations of choices, the last one varying fastest."""
     return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
@@ -91,18 +91,18 @@ def searched(
     folds: Sequence[Any],
     n_jobs: int = 1,
 ) -> Settings:
-    """Return the first point with the best mean score over folds, of a grid that grows past its edges.
+    """Return the first point of a grid, which grows past its edges, with the best mean score over folds.
 
     Parameters
     ----------
     run : Run
-        Says so where the best is at an edge past which the grid does not grow.
+        Prints a message if the best is at an edge past which the grid does not grow.
     label : str
         Of the method.
     grid : sequence of dict
     score : callable
-        Maps a point and a fold to a number, higher being better; with a `DivergedError` the point loses. A ValueError
-        past an edge ends the grid there: a share has no numbers above 1.
+        Maps a point and a fold to a number, higher being better. A `DivergedError` disqualifies the point. A
+        ValueError past an edge ends the grid there, for example above 1 for a share.
     folds : sequence
     n_jobs : int
         Threads.
@@ -110,7 +110,7 @@ def searched(
     Raises
     ------
     InvalidInputError
-        When every point of the grid diverged.
+        If every point of the grid diverged.
     """
 
     def scored(point: Settings, fold: Any) -> float:
@@ -121,7 +121,7 @@ def searched(
 
     def measured(points: Sequence[Settings]) -> Array:
         tasks, scores = [joblib.delayed(scored)(point, fold) for point in points for fold in folds], []
-        # The threads are many enough; those of BLAS would only be in their way.
+        # There are enough threads, and those of BLAS would only interfere.
         with threadpool_limits(1, user_api="blas"), run.ticks(f"selecting for {label}", len(tasks)) as tick:
             for value in joblib.Parallel(n_jobs, backend="threading", return_as="generator")(tasks):
                 scores.append(value)
@@ -134,7 +134,7 @@ def searched(
             f"training diverged for every value of the grid {list(grid)}; try smaller values, or scale the rows."
         )
     for _ in range(GROWTHS):
-        # Where others past no edge are as good, there is nothing to look for.
+        # If others past no edge are as good, no search is needed.
         further = [_past(points, points[place]) for place in np.flatnonzero(means == means.max())]
         if not all(further):
             break
@@ -150,9 +150,9 @@ def searched(
 
 
 def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
-    """Return the points past numbers that are the least or the largest of three or more: each alone, and together.
+    """Return the points past numbers at the ends of three or more: each alone, and together.
 
-    The ratio to the next number is that of the last two; there is nothing past 0, and no count below 1.
+    The ratio to the next number is that of the last two, with no number past 0 and no count below 1.
     """
     past: Settings = {}
     for name, value in chosen.items():
@@ -166,20 +166,19 @@ def _past(points: Sequence[Settings], chosen: Settings) -> list[Settings]:
 
 
 class Comparison:
-    """The results of a comparison by their settings, computed unless they are known.
+    """The results of a comparison by their settings, computed unless stored.
 
     Parameters
     ----------
     run : Run
     resume : bool or None
-        Go on from the results in the output folder; None: keep none there.
+        Continue from the results in the output folder; None stores none there.
     seeds : int
         Repetitions, whose seeds are ``run.seed``, ``run.seed + 1``, and so on.
     n_jobs : int
-        Cells that are computed at a time by joblib, -1 for as many as there are cores: in threads, unless
-        `joblib.parallel_config` says otherwise.
+        Cells that joblib computes at a time, -1 for all cores: in threads, unless `joblib.parallel_config` is set.
     **about
-        What all settings have in common.
+        The common part of all settings.
     """
 
     def __init__(
@@ -196,11 +195,11 @@ class Comparison:
             )
         memory = joblib.Memory(None if resume is None else folder, verbose=0)
         self._cached = memory.cache(_cell, ignore=["train"])
-        # joblib writes down the function that it keeps results of; threads must find that whole.
+        # joblib records the function whose results it stores; threads must find that complete.
         self._cached({}, dict)
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-        """Return the result for some settings: what `train` makes of them and of the common ones."""
+        """Return the result for some settings, from `train` with these and the common ones."""
         cell: Cell = self._cached(self.about | settings, train)
         return cell
 
@@ -217,16 +216,16 @@ class Comparison:
         ----------
         settings : sequence of dict
         train : callable
-            Maps settings, the common ones among them, to a result.
+            Maps settings, including the common ones, to a result.
         what : str
             What the progress bar counts.
         label : callable
-            Maps settings to what the progress bar calls them.
+            Maps settings to their name in the progress bar.
         """
         names, cells = [f"{label(one)}, seed {one['seed']}" for one in settings], []
         call = joblib.delayed(partial(self._cached, train=train))
         parallel = joblib.Parallel(self.n_jobs, prefer="threads", return_as="generator")
-        # Full-gradient solvers would take all cores for each.
+        # Full-gradient solvers would use all cores for each.
         with one_blas_thread(), self.run.ticks(what, len(settings), *names[:1]) as tick:
             for number, cell in enumerate(parallel(call(self.about | one) for one in settings), 1):
                 cells.append(cell)
@@ -235,7 +234,7 @@ class Comparison:
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-    """Return a result, which joblib keeps by its settings; an error says whose it is."""
+    """Return a result, stored by joblib under its settings; an error names the settings."""
     try:
         return train(settings)
     except InvalidInputError as error:
@@ -245,13 +244,13 @@ def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
 
 
 def listed(parameters: Settings) -> str:
-    """Return parameters as people read them."""
+    """Return parameters as readable text."""
     shown = {name: f"{value:g}" if isinstance(value, float) else value for name, value in parameters.items()}
     return ", ".join(f"{name} = {value}" for name, value in shown.items())
 
 
 class Kept:
-    """A function whose last `count` results are kept; in another process it begins without any."""
+    """A function that caches its last `count` results, and starts without any in another process."""
 
     def __init__(self, function: Callable[..., Any], count: int) -> None:
         self.made_of, self.call = (function, count), lru_cache(count)(function)
@@ -265,7 +264,7 @@ class Kept:
 
 @dataclass(eq=False)
 class Row:
-    """One row of the table: a method in one setting, and what it measured with each seed."""
+    """One row of the table: a method in one setting, and its measurements for each seed."""
 
     label: str
     settings: Settings
@@ -277,11 +276,11 @@ class Row:
 
     @property
     def whole(self) -> bool:
-        """Whether it diverged with no seed."""
+        """Whether no seed diverged."""
         return all(cell["seconds"] is not None for cell in self.cells)
 
     def mean(self, measure: str) -> float:
-        """Return the mean of a measure; that of what diverged is -1, below all."""
+        """Return the mean of a measure, or -1, below all, after divergence."""
         return mean_and_sem(cell[measure] for cell in self.cells)[0] if self.whole else -1.0
 
     def point(self, x: float, measure: str = "map") -> tuple[float, float, float]:
@@ -291,7 +290,7 @@ class Row:
     def curve(self, column: int) -> list[Sequence[float]]:
         """Return its learning curve for a `Panel`: the mean of the last column of `curve` against that of another.
 
-        Without curves it is `map` where training ends, if the column is that of seconds, 1, and else a level.
+        Without curves it is `map` at the end of training, if the column is 1, the seconds, and else a level.
         """
         curves = [cell["curve"] for cell in self.cells]
         if not all(curves):
@@ -310,34 +309,34 @@ def split(bundle: Any) -> SimpleNamespace:
 
 @dataclass(kw_only=True)
 class Experiment:
-    """An experiment: its fields are the options, and called with a run it returns the outcome.
+    """An experiment, whose fields are the options, and which returns the outcome of a run.
 
     Attributes
     ----------
     name : str
-        As ``rmopt run`` knows it.
+        Its name for ``rmopt run``.
     known : mapping
         Its methods by name.
     measured_by : sequence of str
-        What a user's estimator needs beside `fit`: any of these methods.
+        A user's estimator needs `fit` and any of these methods.
     picture, ylabel : str
-        The file of the picture, none unless given, and what it calls the mean average precision.
+        The file of the figure, by default none, and its label for the mean average precision.
     axes : mapping
         The columns of learning curves, (step, seconds, measure), against which it has a panel, with their names.
     common : sequence of str
         The options on which all results depend.
     score : callable
-        What cross-validation maximises, of a fitted estimator and held-out rows.
+        The score for cross-validation, of a fitted estimator and held-out rows.
     splitter : class
-        Of scikit-learn, for cross-validation.
+        A splitter of scikit-learn for cross-validation.
     columns : mapping
         The columns of the table, and for each the name of its standard error, or None; see `averaged`.
     kept : callable
-        Maps a seed to the data, as `split` gives them; `settings` makes it.
+        Maps a seed to the data, in the form of `split`; made by `settings`.
     headings : mapping
-        Of columns, where the automatic ones will not do.
+        Headings of columns that replace automatic ones.
     toy : str
-        Why claims may fail on the data set that is taken unless another one is asked for.
+        Why claims may fail on the default data set.
     """
 
     data: options.Data
@@ -386,11 +385,11 @@ class Experiment:
         raise NotImplementedError
 
     def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
-        """Return what follows a model that a solver trains; its metric is `value`."""
+        """Return the recorder of a model that a solver trains, with the metric `value`."""
         return None
 
     def measured(self, one: Settings) -> Cell:
-        """Train a model; return its `columns`, `seconds` and learning `curve`, None where it diverged."""
+        """Train a model, and return its `columns`, `seconds` and learning `curve`, or None after divergence."""
         # Others share the data, and a user's method may compute in place.
         part = SimpleNamespace(**{name: rows.copy() for name, rows in vars(self.data_of(one)).items()})
         model = self.model(one)
@@ -408,15 +407,15 @@ class Experiment:
         return self.measure(model, part) | {"seconds": seconds, "curve": curve}
 
     def row(self, row: Row) -> Cell:
-        """Return what the table says of a row, beside its label."""
+        """Return the cells of a row of the table next to its label."""
         return averaged(row.cells, **self.columns)
 
     @abstractmethod
     def claims(self, rows: Sequence[Row]) -> list[Claim]:
-        """Return what the paper says, with the verdict of the numbers."""
+        """Return the claims of the paper, with the verdict of the numbers."""
 
     def draw(self, rows: Sequence[Row]) -> None:
-        """Write the picture: `map` against rank, where there are several, and learning curves at the best rank."""
+        """Write the figure: `map` against rank, if there are several, and learning curves at the best rank."""
         if not self.picture:
             return
         lines: dict[str, list[Any]] = {}
@@ -435,16 +434,16 @@ class Experiment:
         return options.loaded(self.run, self.data, self.data_home, kind)
 
     def header(self) -> str:
-        """Return what is said of the data before work starts."""
+        """Return the line on the data that is printed before work starts."""
         bundle, (rows, features) = self.bundle, self.bundle.X.shape
         return f"{bundle.name} ({bundle.source}): {rows:,} rows, {features:,} features; {self.splits}"
 
     def data_of(self, one: Settings) -> Any:
-        """Return the data of some settings, as `split` gives them."""
+        """Return the data of some settings, in the form of `split`."""
         return self.kept(one["seed"])
 
     def choosing(self, one: Settings) -> Settings:
-        """Return the settings at which the parameters of a row are chosen; several rows may share them."""
+        """Return the settings at which the parameters of a row are chosen, which several rows may share."""
         return one
 
     def choose(self, one: Settings) -> Cell:
@@ -467,16 +466,16 @@ class Experiment:
         return {"parameters": searched(self.run, kind.label, kind.grid, score, folds, n_jobs=-1)}
 
     def label(self, one: Settings) -> str:
-        """Return what the table calls a row."""
+        """Return the label of a row in the table."""
         return ", ".join(filter(None, [self.chosen[one["method"]].label, one.get("variant")]))
 
     def used(self, row: Row) -> list[Settings]:
-        """Return what a row was trained with, for each seed."""
+        """Return the parameters of a row's training for each seed."""
         return [one["parameters"] for one in row.models]
 
     @property
     def splits(self) -> str:
-        """How often data are split, in words."""
+        """The number of splits, in words."""
         return "its own split" if self.published else f"{self.seeds} random split{'s' * (self.seeds > 1)}"
 
     def __call__(self, run: Run) -> Outcome:
@@ -517,7 +516,7 @@ class Experiment:
         )
 
     def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
-        """Return for each seed the parameters: those that are set, those of the method, or those that are chosen."""
+        """Return for each seed the parameters that are set, those of the method, or the chosen ones."""
         kind = self.chosen[one["method"]]
         if "parameters" in one or self.select == "none" or not kind.grid:
             return [{"parameters": kind.defaults}] * self.seeds
@@ -530,7 +529,7 @@ class Experiment:
         return found if len(found) == self.seeds else found * self.seeds
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
-        """Return what stands below the table: the parameters of each row, and step sizes that nobody chose."""
+        """Return the notes below the table: the parameters of each row, and step sizes that were not chosen."""
         said = {}
         for row in rows:
             known = self.chosen[row["method"]].estimator.get_params()
@@ -547,15 +546,15 @@ def mean_and_sem(values: Iterable[Any]) -> tuple[Any, Any]:
 
 
 def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
-    """Return what a row of a table says of a model's results, one for each seed.
+    """Return the cells of a table row for a model's results, one for each seed.
 
     Parameters
     ----------
     found : sequence of dict
-        With `seconds` and the measures, which are None where the model diverged.
+        Results with `seconds` and the measures, which are None if the model diverged.
     **measures
-        For each measure the name of its standard error, which one seed does not have; None: no such column. A mean
-        is over all seeds, and None when the model diverged on any.
+        For each measure the name of its standard error, which one seed does not have, or None for no such column. A
+        mean is over all seeds, and None if the model diverged on any.
 
     Returns
     -------
@@ -576,12 +575,12 @@ def averaged(found: Sequence[Cell], **measures: str | None) -> Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """A measure of one model less that of another, seed by seed, so that both saw the same split.
+    """A measure of one model minus that of another, seed by seed, on the same splits.
 
     Attributes
     ----------
     mean : float
-        NaN where a model diverged.
+        NaN if a model diverged.
     sem : float
         The standard error of the mean.
     count : int
@@ -603,17 +602,17 @@ class Difference:
 
     @classmethod
     def of(cls, ours: Sequence[Cell], theirs: Sequence[Cell], measure: str | Callable[[Cell], Any]) -> Self:
-        """Return the difference of the results of two models, in a measure or in what a function makes of them."""
+        """Return the difference of the results of two models, in a measure or a function of them."""
         value = itemgetter(measure) if isinstance(measure, str) else measure
         pairs = [(value(a), value(b)) for a, b in zip(ours, theirs, strict=True)]
         a, b = np.array([(np.nan, np.nan) if None in pair else pair for pair in pairs], dtype=float).T
-        # What rounding may leave of equal numbers is no difference.
+        # The rounding error of equal numbers is not a difference.
         rounding = np.abs(a - b) <= 1e-12 * np.maximum(np.abs(a), np.abs(b))
         return cls(*mean_and_sem(np.where(rounding, 0.0, a - b)), len(pairs))
 
     @property
     def margin(self) -> float:
-        """How far from 0 the mean must be, by Student's distribution, to be told from chance; 0 for one seed."""
+        """The least significant distance of the mean from 0, by Student's distribution; 0 for one seed."""
         return 0.0 if self.count == 1 else float(stdtrit(self.count - 1, 1 - CHANCE / 2)) * self.sem
 
     @property
@@ -628,7 +627,7 @@ class Difference:
 def against(
     ours: Iterable[Row], theirs: Iterable[Row], measure: str | Callable[[Cell], Any] = "map"
 ) -> dict[str, Difference]:
-    """Return the differences of rows by their `rank`; a row without one is compared with all."""
+    """Return the differences of rows by their `rank`. A row without a rank is compared with all."""
     by_rank, gaps = {row["rank"]: row for row in theirs}, {}
     for row in ours:
         if (other := by_rank.get(row["rank"], by_rank.get(None))) is not None:
@@ -645,14 +644,14 @@ def above(
     ----------
     claim : str
     gaps : mapping
-        The difference in each of some settings, such as ranks, by their names. The claim holds where it surely does
-        in all, does not where it surely fails in any, and is open otherwise.
+        The difference in each of some settings, such as ranks, by their names. The claim holds if it surely holds in
+        all, fails if it surely fails in any, and is open otherwise.
     needs : str
-        What is missing where there are no settings.
+        The note of what is missing if there are no settings.
     within : float
         The tolerance.
     numbers : str
-        Shown beside the differences.
+        Shown next to the differences.
     """
     if not gaps:
         return Claim(claim, None, f"needs {needs}")

@@ -36,7 +36,7 @@ class Retrieval:
     precision_at : dict of int to float
         For each k the mean share of the query's class among the first k documents.
     n_queries : int
-        The queries that the means are taken over.
+        The number of queries in the means.
 
     See Also
     --------
@@ -72,20 +72,20 @@ def evaluate_retrieval(
 ) -> Retrieval:
     """Rank all other documents for every query and measure how early its class comes.
 
-    Average precision is the mean, over the other documents of the query's class, of the precision among
-    the documents down to that one; the query itself is not ranked. A query without another document of
-    its class has no average precision and is left out.
+    Average precision is the mean, over the other documents of the query's class, of the precision among the documents
+    down to that one. The query itself is not ranked. A query without another document of its class has no average
+    precision and is left out.
 
     Equal scores share one position, the last of them, as in
-    `sklearn.metrics.average_precision_score`: the order of the documents never matters. Where equal
-    scores straddle position k, precision at k is the mean over all orders of the equal ones. It is divided
-    by k also where fewer than k documents are ranked, as is usual (trec_eval).
+    `sklearn.metrics.average_precision_score`: the order of the documents never matters. If equal scores straddle
+    position k, precision at k is the mean over all orders of the equal ones. It is divided by k even if fewer than k
+    documents are ranked, as is usual (trec_eval).
 
     Parameters
     ----------
     score_block : callable
-        Takes row numbers, shape (b,), and gives float scores, shape (b, n_documents), higher meaning more
-        similar; `bilinear_scores` and `cosine_scores` make such callables. Only 256 rows are held at a time.
+        Maps row numbers, shape (b,), to float scores, shape (b, n_documents), higher meaning more similar;
+        `bilinear_scores` and `cosine_scores` make such callables. Only 256 rows are held at a time.
     y : array, shape (n_documents,)
         Class labels.
     ks : sequence of int
@@ -103,11 +103,11 @@ def evaluate_retrieval(
     Raises
     ------
     InvalidInputError
-        When an argument is out of range, a score is NaN, or no query has another document of its class.
+        If an argument is out of range, a score is NaN, or no query has another document of its class.
 
     See Also
     --------
-    problems.ranking.mean_average_precision : each query with true labels of its own.
+    problems.ranking.mean_average_precision : queries with their own true labels.
     sklearn.metrics.average_precision_score : for one query.
 
     References
@@ -129,7 +129,7 @@ def evaluate_retrieval(
     rows = np.arange(len(group)) if queries is None else array("queries", queries)
     if rows.dtype.kind not in "iu" or not np.isin(rows, np.arange(len(group))).all():
         raise InvalidInputError(
-            f"queries must be row numbers from 0 to {len(group) - 1}; np.flatnonzero makes them of a mask."
+            f"queries must be row numbers from 0 to {len(group) - 1}; np.flatnonzero makes them from a mask."
         )
     rows = rows.ravel().astype(np.int64)
     rows = rows[size[group[rows]] > 1]
@@ -144,7 +144,7 @@ def evaluate_retrieval(
         if scores.shape != (shape := (len(block), len(group))):
             raise InvalidInputError(f"score_block must give scores of shape {shape}, got {scores.shape}.")
         scores = scores if scores.dtype == np.float32 else scores.astype(float)
-        # A query's own score is the first when sorted.
+        # A query's own score comes first when sorted.
         scores[np.arange(len(block)), block] = -np.inf
         ranked = np.sort(scores, axis=1)
         if np.isnan(ranked[:, -1]).any():
@@ -171,12 +171,12 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     Raises
     ------
     InvalidInputError
-        When the shapes differ or a value is NaN or infinite.
+        If the shapes differ or a value is NaN or infinite.
 
     See Also
     --------
     cosine_scores : without a model.
-    matrix_scores : a full matrix in place of factors.
+    matrix_scores : a full matrix instead of factors.
 
     References
     ----------
@@ -214,11 +214,11 @@ def matrix_scores(W: Any, X: Any, *, distance: bool = False) -> ScoreBlock:
     Raises
     ------
     InvalidInputError
-        When W or X is not finite, or their shapes do not belong together.
+        If W or X is not finite, or their shapes do not match.
 
     See Also
     --------
-    bilinear_scores : factors of W, which cost less.
+    bilinear_scores : factors of W, which are cheaper.
 
     References
     ----------
@@ -238,7 +238,7 @@ def matrix_scores(W: Any, X: Any, *, distance: bool = False) -> ScoreBlock:
     X = table_of_numbers("X", X)
     W = real_matrix("W", W, (X.shape[1], X.shape[1]))
     if distance:
-        # Of a distance only the symmetric part of W is seen.
+        # A distance depends on the symmetric part of W alone.
         X, W = near_zero(X), 0.5 * (W + W.T)
     moved = dense(X @ W)
     # −(q − d)ᵀ W (q − d) orders documents as qᵀ W d − ½ dᵀ W d does.
@@ -247,7 +247,7 @@ def matrix_scores(W: Any, X: Any, *, distance: bool = False) -> ScoreBlock:
 
 
 def cosine_scores(X: Any) -> ScoreBlock:
-    """Score documents by the cosine between their rows and the query's; 0 where a row is empty.
+    """Score documents by the cosine between their rows and the query's, 0 for empty rows.
 
     Parameters
     ----------
@@ -257,11 +257,11 @@ def cosine_scores(X: Any) -> ScoreBlock:
     Raises
     ------
     InvalidInputError
-        When X is not two-dimensional or a value is NaN or infinite.
+        If X is not two-dimensional or a value is NaN or infinite.
 
     See Also
     --------
-    bilinear_scores : a learned similarity in place of the cosine.
+    bilinear_scores : a learned similarity instead of the cosine.
 
     References
     ----------
@@ -279,7 +279,7 @@ def cosine_scores(X: Any) -> ScoreBlock:
     unit = table_of_numbers("X", X).copy()
     if issparse(unit):
         unit.sum_duplicates()
-    # Squares of very large and very small numbers are no numbers.
+    # Squares of very large and very small numbers overflow or vanish.
     unit = normalize(unit / (abs(unit).max() or 1.0))
     columns = unit.T.tocsr() if issparse(unit) else unit.T
     return lambda rows: dense(unit[rows] @ columns)

@@ -1,4 +1,4 @@
-"""Folds of a cross-validation, as a user gives them."""
+"""User-given folds of a cross-validation."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rmopt.core.arguments import integer, shown
 
 
 def folds_named(name: str, value: Any) -> Any:
-    """Refuse what can be no folds of any rows."""
+    """Refuse values that cannot be folds of any rows."""
     iterable = value is None or hasattr(value, "split") or hasattr(value, "__iter__")
     return value if iterable else integer(name, value, 2)
 
 
 def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]]:
-    """Return the folds that `cv` makes of rows, as numbers of rows."""
+    """Return the folds that `cv` makes, as numbers of rows."""
     rows = np.arange(len(Y))
     try:
         if cv is None or isinstance(cv, Integral):
             dealer = KFold(5 if cv is None else integer("cv", cv, 2), shuffle=True, random_state=0)
         else:
             dealer = check_cv(cv if hasattr(cv, "split") else list(cv))
-        # Of masks and of numbers.
+        # For masks and for numbers.
         return [(rows[list(train)], rows[list(test)]) for train, test in dealer.split(X, Y, groups=groups)]
     except (TypeError, ValueError, IndexError) as error:
         raise InvalidInputError(

@@ -1,4 +1,4 @@
-"""An estimator that follows a stream: chunk by chunk, with checkpoints from which it ends with the same bits."""
+"""An estimator that follows a stream: chunk by chunk, with checkpoints from which it resumes bit-identically."""
 
 from __future__ import annotations
 
@@ -25,31 +25,31 @@ from rmopt.solvers.save import Saver
 from rmopt.solvers.stochastic.continued import Continued
 from rmopt.solvers.threads import Interrupts
 
-# Parameters on which no bit of a checkpoint depends, or which the seed stands for.
+# Parameters that do not affect a checkpoint, or that the seed represents.
 NO_IDENTITY = (
     "checkpoint", "verbose", "random_state", "max_iter", "n_epochs", "threshold", "top_k",
 )  # fmt: skip
-AGAIN = "bring files, batch_size and random_state back as they were, or remove the checkpoint"
+AGAIN = "restore files, batch_size and random_state, or remove the checkpoint"
 
 
 @running()
 def follow(
     model: Any, chunks: Iterable[Any], learn: Callable[[Any, Any, int], object], seed: int, **about: Any
 ) -> None:
-    """Let a model learn all chunks of a stream, from the checkpoint on where there is one.
+    """Let a model learn all chunks of a stream, from the checkpoint on if there is one.
 
     Parameters
     ----------
     model : Loreta
-        What it has learned is in its attribute ``_continued`` and those that it saves.
+        Its learned state is in its attribute ``_continued`` and the saved ones.
     chunks : iterable of (X, y)
-        A run is taken up behind as many chunks as were learned, which must be the same again.
+        A run resumes after the learned chunks, which must be the same again.
     learn : callable
         Learns (X, y, seed) of one chunk.
     seed : int
-        Of the run, unless its checkpoint has another one and the model has none.
+        The seed of the run, unless its checkpoint has another one and the model has none.
     **about : object
-        What the checkpoint belongs to, besides the parameters of the model.
+        Further identity of the checkpoint, in addition to the parameters of the model.
     """
     if not (hasattr(chunks, "__iter__") or hasattr(chunks, "__getitem__")):
         raise InvalidInputError(
@@ -64,7 +64,7 @@ def follow(
         "seed": seed,
         "rmopt": rmopt.__version__,
     }
-    # Chunks and rows that were learned, and a checksum of them.
+    # Numbers of learned chunks and rows, and their checksum.
     steps, rows, check, seconds = 0, 0, 0, 0.0
     if saver is not None and (saved := saver.load(run)) is not None:
         with reading(saver.path, InvalidInputError):
@@ -105,7 +105,7 @@ def follow(
 
 
 def _left(chunks: Iterable[Any], learned: int, known: int, checkpoint: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the chunks behind those that were learned, which must have the checksum that is known."""
+    """Yield the chunks after the learned ones, which must have the known checksum."""
     number = check = 0
     for number, chunk in enumerate(chunks, 1):
         if not isinstance(chunk, tuple | list) or len(chunk) != 2:
@@ -118,8 +118,7 @@ def _left(chunks: Iterable[Any], learned: int, known: int, checkpoint: Any) -> I
         check = _digest(chunk[0], chunk[1], check)
         if number == learned and check != known:
             raise InvalidInputError(
-                f"the first {number} chunks are not those that were learned before the checkpoint {checkpoint}; "
-                f"{AGAIN}."
+                f"the first {number} chunks are not those learned before the checkpoint {checkpoint}; {AGAIN}."
             )
     if number < learned:
         raise InvalidInputError(
@@ -128,14 +127,14 @@ def _left(chunks: Iterable[Any], learned: int, known: int, checkpoint: Any) -> I
 
 
 def _check_names(model: Any, chunks: Any) -> None:
-    """Hold the names that the file of a stream has for its features, whose rows are arrays, to those of the model."""
+    """Compare the feature names in the files of a stream, whose rows are arrays, with those of the model."""
     if (names := getattr(chunks, "feature_names", None)) is not None:
         check_columns(model, SimpleNamespace(columns=names))
         vars(model).pop("feature_names_in_", None)
 
 
 def _pack(model: Any, *place: int) -> dict[str, Array]:
-    """Return the arrays that hold a place in a stream and what was learned up to there."""
+    """Return the arrays for a place in a stream and the state learned up to there."""
     kept = [name for name in (*model._numbers, *model._optional) if hasattr(model, name)]
     return {
         "place": np.array(place),
@@ -145,30 +144,30 @@ def _pack(model: Any, *place: int) -> dict[str, Array]:
 
 
 def _unpack(model: Any, arrays: dict[str, Array]) -> list[int]:
-    """Let the model have learned what `_pack` kept, and return the place."""
+    """Restore the state from `_pack` in the model, and return the place."""
     place, parts = arrays.pop("place").tolist(), dict[str, dict[str, Array]](run={}, kept={})
     for name, array in arrays.items():
         part, _, name = name.partition(".")
         parts[part][name] = array
     model._stand_at(Continued.unpack(parts["run"]))
     for name, array in parts["kept"].items():
-        # scikit-learn keeps names as objects.
+        # scikit-learn stores names as objects.
         array = array.astype(object) if name.endswith("names_in_") else array
         setattr(model, name, array if array.ndim else array.item())
     return place
 
 
 def settings_of(model: Any) -> dict[str, str]:
-    """Return the parameters of an estimator on which its run depends, as they are written."""
+    """Return the parameters of an estimator that affect its run, as text."""
     parts = {name: value for name, value in model.get_params(deep=False).items() if name not in NO_IDENTITY}
     if "n_jobs" in parts:
-        # All cores are as many as a machine has.
+        # The number of all cores depends on the machine.
         parts["n_jobs"] = threads_of(parts["n_jobs"])
     return {"model": type(model).__name__, **{name: written(value) for name, value in parts.items()}}
 
 
 def checkpoint_of(model: Any, **data: Any) -> Checkpoint | None:
-    """Return where an estimator saves its run, which it names by its parameters and its data, to the last bit."""
+    """Return the checkpoint of an estimator's run, identified by its parameters and exact data."""
     if model.checkpoint is None:
         return None
     held = {name: written(_parts_of(table) if sp.issparse(table) else table) for name, table in data.items()}
@@ -176,7 +175,7 @@ def checkpoint_of(model: Any, **data: Any) -> Checkpoint | None:
 
 
 def _parts_of(matrix: Any) -> list[Array]:
-    """Return the arrays that hold a sparse matrix, the same whatever the order of its entries."""
+    """Return the arrays of a sparse matrix, independent of the order of its entries."""
     rows = matrix.tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -185,17 +184,17 @@ def _parts_of(matrix: Any) -> list[Array]:
 
 
 def _plain(value: Any) -> Any:
-    """Return names as an array of text, which files keep without pickle."""
+    """Return names as an array of text, for files without pickle."""
     return value.tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else value
 
 
 def _digest(X: Any, y: Any, check: int) -> int:
-    """Return a checksum of a chunk and of those before it."""
+    """Return a checksum of a chunk and all earlier ones."""
     for part in (X, y):
         rows: Any = part.tocsr() if sp.issparse(part) else None
         arrays = [part] if rows is None else [rows.data, rows.indices, rows.indptr, rows.shape]
         for array in map(np.asarray, arrays):
-            # An array of objects holds where they lie in memory.
+            # An array of objects contains memory addresses.
             content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
             check = zlib.crc32(content, check)
     return check

@@ -1,4 +1,4 @@
-"""Compiled loops: of the retrieval measures, of exact search, and of online learners with a full matrix."""
+"""Compiled loops of the retrieval measures, exact search, and online learners with a full matrix."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ def average_precision(ranked, relevant):
 
 @njit(cache=True, nogil=True)
 def label_precisions(scores, ranked, truth, out):
-    """Set out to the average precision of each row of scores, also ascending, whose true labels are marked."""
+    """Set out to the average precision of each row of scores, also ascending, by its marked true labels."""
     for i in range(scores.shape[0]):
         out[i] = average_precision(ranked[i], np.sort(scores[i][truth[i]]))
 
@@ -34,7 +34,7 @@ def retrieved(
 ) -> None:
     """Set out to the average precision of each query, and the precision at each k.
 
-    Of equal scores the last one counts; where they straddle k it is the mean over all of their orders.
+    Of equal scores the last one counts. If they straddle k, it is the mean over all of their orders.
     """
     for i in range(scores.shape[0]):
         others = ranked[i, 1:]
@@ -58,7 +58,7 @@ def keep_largest(
     best: NDArray[np.floating],  # (n_queries, k) falling
     numbers: NDArray[np.int64],  # (n_queries, k)
 ) -> None:
-    """Put into `best` the scores that are larger, and the numbers of their items; of equal ones the first stays."""
+    """Put larger scores and the numbers of their items into `best`; of equal ones the first stays."""
     k = best.shape[1]
     for query in range(scores.shape[0]):
         least = best[query, k - 1]
@@ -108,7 +108,7 @@ def oasis(W, rows, terms, updates):
 
 @njit(cache=True, nogil=True)
 def lego(M, near, far, rows, terms, updates):
-    """Move the metric M for the pair (query, positive), then for (query, negative), where they violate.
+    """Move the metric M for the pair (query, positive), then for (query, negative), if they violate their bounds.
 
     Positives should be within the squared distance `near`, negatives beyond `far`. Changes stay pending
     (`rmopt.kernels.pending`). Returns the number of the first bad step, or −1.
@@ -146,7 +146,7 @@ def log_det_weight(distance, target, eta):
         return 0.0
     edge = eta * target * distance - 1.0
     root = np.sqrt(edge * edge + 4.0 * eta * distance * distance)
-    # Each number in the form in which no two large ones cancel.
+    # Each number in a form without cancellation of large ones.
     reached = (edge + root) / (2.0 * eta * distance) if edge > 0.0 else 2.0 * distance / (root - edge)
     if abs(reached - target) * distance < abs(distance - reached) * max(reached, target):
         return (1.0 - reached / distance) / distance

@@ -1,4 +1,4 @@
-"""LORETA-1 (Shalit et al. 2012): what the similarity of documents and the ranking of labels have in common."""
+"""LORETA-1 (Shalit et al. 2012): the common part of document similarity and label ranking."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
-# How much longer the steps of several workers are for each of them, and at most (docs/measured/scaling.md).
+# The growth of step sizes for each further worker, and its bound (docs/measured/scaling.md).
 LONGER, MOST = 0.8, 6.0
 
 
@@ -36,14 +36,14 @@ def loreta_solver(
     engine: str = "auto",
     psd: bool = False,
 ) -> SGD:
-    """Return the solver of LORETA-1 or LORETA-1-PSD: one term a step."""
+    """Return the solver of LORETA-1 or LORETA-1-PSD, with one term per step."""
     known = PSD_RETRACTIONS if psd else FIXED_RANK_RETRACTIONS
     chosen = named("retraction", retraction, known, Retraction)
     return SGD(step_size, max_iter=max_iter, sampler=sampler, retraction=chosen, engine=engine)
 
 
 def with_workers(solver: ScheduledSolver, n_jobs: int | None, **meetings: Any) -> ScheduledSolver:
-    """Return what trains with so many threads: local steps, and means now and then."""
+    """Return a solver with this many threads: local steps with occasional means."""
     workers = threads_of(n_jobs)
     if workers == 1:
         return solver
@@ -70,7 +70,7 @@ class LowRankModel:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Loreta(Saved, Estimator):
-    """An estimator that learns a matrix of fixed rank by LORETA-1 and stands, when fitted, where `model_` is."""
+    """An estimator that learns a matrix of fixed rank by LORETA-1 and, when fitted, has the `model_`."""
 
     step_size: Annotated[Any, optional(step_rule)] = None
     retraction: Annotated[Any, bounded(named, FIXED_RANK_RETRACTIONS, Retraction)] = "second-order"
@@ -79,12 +79,12 @@ class Loreta(Saved, Estimator):
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    # What the rows of the matrix are.
+    # The meaning of the matrix rows.
     _rows: ClassVar[str] = "features"
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer, "n_updates_": integer}
 
     def __getattr__(self, name: str) -> Any:
-        # After `partial_fit` the model is made when it is asked for: that takes longer than to learn a chunk.
+        # After `partial_fit` the model is computed on request, which takes longer than to learn a chunk.
         if name != "model_" or "_continued" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.model_ = LowRankModel(self._continued.point())
@@ -108,19 +108,19 @@ class Loreta(Saved, Estimator):
         self.model_ = LowRankModel(point)
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
-        """Take a point as what was learned so far; `partial_fit` goes on from it.
+        """Take a point as the learned state, from which `partial_fit` continues.
 
         Parameters
         ----------
         point : LowRankPoint or PSDPoint
-            Such as a server sends; of the rank of the estimator, and a PSDPoint where it learns with `psd`.
+            For example from a server, of the estimator's rank, and a PSDPoint if it learns with `psd`.
         n_iter : int
-            Steps that were done: what is drawn depends on it, as does a step size that falls.
+            Number of earlier steps, on which random draws and decreasing step sizes depend.
 
         Raises
         ------
         InvalidInputError
-            For another point, and for one that is not finite.
+            For a point that does not fit or is not finite.
         """
         kind, words = (
             (PSDPoint, "a PSDPoint") if getattr(self, "psd", False) else (LowRankPoint, "a LowRankPoint")
@@ -140,11 +140,11 @@ class Loreta(Saved, Estimator):
         return bool({"model_", "_continued"} & set(vars(self)))
 
     def _begin_part(self) -> int:
-        """Hold the parameters to what a part of data allows; return the seed."""
+        """Check the parameters for a part of the data, and return the seed."""
         if self.checkpoint is not None:
             raise InvalidInputError(
-                "checkpoint is for fit and fit_stream, which know all of their data; partial_fit sees a part: leave "
-                "it out, or hand the parts to fit_stream."
+                "checkpoint is for fit and fit_stream, which have all of their data; for partial_fit leave it out, "
+                "or pass the parts to fit_stream."
             )
         return begin(self)
 
@@ -157,7 +157,7 @@ class Loreta(Saved, Estimator):
         return self
 
     def _stand_at(self, run: Continued) -> None:
-        """Make a run over chunks what was learned."""
+        """Take a run over chunks as the learned state."""
         self.__dict__.pop("model_", None)
         self._continued, self.n_iter_, self.n_updates_ = run, run.n_iter, run.n_updates
 
@@ -167,7 +167,7 @@ class Loreta(Saved, Estimator):
     def _learn_chunk(
         self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, more: int = 0
     ) -> None:
-        """Go on by a chunk of data from what was learned, with `more` rows, or from a start where nothing was."""
+        """Learn a chunk of data, with `more` rows, from the learned state or else from a start."""
         run = vars(self).get("_continued")
         if run is not None:
             run = run.grown(more) if more else run
@@ -184,7 +184,7 @@ class Loreta(Saved, Estimator):
     def _run(
         self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, **data: Any
     ) -> None:
-        """Learn from a start, and keep the end; a checkpoint is of the data."""
+        """Learn from a start, and store the end; a checkpoint belongs to the data."""
         result = solver.run(
             problem,
             start(),

@@ -1,10 +1,10 @@
-"""A method of a comparison: an estimator with a label and a grid; the experiment's own, or one that a user brings.
+"""Methods of a comparison, of the experiment or of a user: estimators with labels and grids.
 
 A user's method is named on the command line, ``--method module:Estimator`` or ``--method file.py:Estimator``, or
 registered by a package under the entry-point group ``rmopt.methods`` with a name ``experiment.method``. It is a class
-made without arguments, an unfitted estimator, or a `Method`. Where it has parameters ``rank`` or ``random_state``, or
-steps whose ``random_state`` is None, the experiment sets them, and it is trained for each rank and each seed. What it
-returns is checked, by `rows_of` where it is a table.
+that needs no arguments, an unfitted estimator, or a `Method`. If it has parameters ``rank`` or ``random_state``, or
+steps whose ``random_state`` is None, the experiment sets them and trains it for each rank and each seed. Its results
+are checked, by `rows_of` if they are tables.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from problems.options import chosen_from
 from rmopt.core import InvalidInputError
 from rmopt.core.arguments import array, shown
 
-# What a result depends on, and what was measured.
+# The settings of a result, and its measurements.
 Settings = dict[str, Any]
 Cell = dict[str, Any]
 
@@ -45,12 +45,12 @@ class Method:
     label : str
         Its name in tables and pictures.
     estimator : estimator
-        Unfitted, with the parameters that it has without cross-validation.
+        Unfitted, with its parameters without cross-validation.
     grid : list of dict
-        The parameters that cross-validation chooses among; empty: nothing. Where the best of three numbers or more is
-        at the edge, it goes on past that.
+        The parameters for cross-validation, empty for none. If the best of three or more numbers is at the edge, the
+        grid grows.
     file : str
-        What tells the file of a user's method from an edited one.
+        Identifies the version of the file of a user's method.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Method:
     file: str = ""
 
     def made(self, parameters: Mapping[str, Any] | None = None, /, **given: Any) -> Any:
-        """Return a new estimator with some parameters, and with those of `given` that it has."""
+        """Return a new estimator with some parameters, and with those of `given` that it accepts."""
         known = self.estimator.get_params()
         taken = {name: value for name, value in given.items() if name in known}
         if "random_state" in given:
@@ -77,20 +77,20 @@ class Method:
 
     @property
     def code(self) -> str:
-        """What results depend on beside settings: the file of a user's method, and parameters of an estimator."""
+        """The dependence of results beyond settings: the file of a user's method, and parameters of an estimator."""
         known = self.estimator.get_params()
         plain = {name: known[name] for name in known if isinstance(known[name], str | int | float)}
         return str(joblib.hash([self.file, plain]))
 
     @property
     def defaults(self) -> Settings:
-        """The parameters without cross-validation, of those that this would choose."""
+        """The default values of the parameters for cross-validation."""
         known = self.estimator.get_params()
         return {name: known[name] for name in (self.grid[0] if self.grid else {})}
 
     @property
     def ranked(self) -> bool:
-        """Whether the experiment sets the rank; what learns a whole matrix has none."""
+        """Whether the experiment sets the rank, which learners of a full matrix do not have."""
         return "rank" in self.estimator.get_params() and not getattr(self.estimator, "full_rank", False)
 
 
@@ -109,12 +109,12 @@ def chosen_methods(
         ``module:Estimator`` or ``file.py:Estimator``.
     experiment : str
     can : sequence of str
-        What an estimator needs beside ``fit``: any of these methods.
+        An estimator needs ``fit`` and any of these methods.
 
     Raises
     ------
     InvalidInputError
-        When a name is not known, or names something that cannot take part.
+        If a name is not known, or its object cannot take part.
     """
     ours = f"{experiment}."
     found = [entry for entry in entry_points(group=GROUP) if entry.name.startswith(ours)]
@@ -135,17 +135,17 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
     Parameters
     ----------
     what : str
-        How an error calls it.
+        Its name in errors.
     text : str
     wanted : str
-        What it must name.
+        The kind of object that it must name.
     make : bool
-        Whether an object is made of a class, without arguments.
+        Whether a class is called without arguments.
 
     Returns
     -------
     tuple of object and str
-        What is there, and what tells the file from an edited one.
+        The object, and the version of its file.
     """
     place, _, name = text.rpartition(":")
     if not place:
@@ -156,7 +156,7 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
         thing = attrgetter(name)(module)
         thing = thing() if make and isinstance(thing, type) else thing
     except Exception as error:
-        # Whatever a stranger's module raises, it is the cause.
+        # Any error of a user's module is the cause.
         raise InvalidInputError(
             f"{what} cannot be made ({type(error).__name__}: {error}); it must name {wanted} in a module that can be "
             "imported from here."
@@ -169,7 +169,7 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
 
 
 def _brought(name: str, text: str, can: Sequence[str]) -> Method:
-    """Import a method that a user wrote; a label that it does not say is the last part of its name."""
+    """Import a user's method; the label defaults to the last part of its name."""
     what = f"the method {name!r}"
     wanted = "a class that needs no arguments, an estimator or a problems.methods.Method"
     thing, file = brought(what, text, wanted)
@@ -185,14 +185,14 @@ def _brought(name: str, text: str, can: Sequence[str]) -> Method:
 
 
 def _module(place: str) -> Any:
-    """Import a module by its name, the current folder first, or by the path of its file, its folder too."""
+    """Import a module by its name, the current folder first, or by the path of its file, with its folder."""
     path = Path(place).expanduser().resolve()
     by_name = not place.endswith(".py")
     if (home := str(Path.cwd() if by_name else path.parent)) not in sys.path:
         sys.path.insert(0, home)
     if by_name:
         return importlib.import_module(place)
-    # No other module has such a name, whatever the file is called.
+    # No other module has such a name, for any file name.
     name = f"{path.stem}_{zlib.crc32(str(path).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
@@ -203,24 +203,24 @@ def _module(place: str) -> Any:
 
 
 def _travels(module: Any) -> None:
-    """Let what a module of the user defines be pickled as a whole, for processes that cannot import it."""
+    """Let definitions in a user's module be pickled by value, for processes that cannot import it."""
     for pickler in ("cloudpickle", "joblib.externals.cloudpickle"):
-        # joblib's processes use the second one, dask's the first, where it is installed.
+        # joblib's processes use the second one, dask's the first, if it is installed.
         if importlib.util.find_spec(pickler):
             importlib.import_module(pickler).register_pickle_by_value(module)
 
 
 def rows_of(name: str, values: Any, n_rows: int, columns: int | None = None) -> Any:
-    """Return what a method gave, a row of finite numbers for each row that it was given, or refuse it.
+    """Return the result of a method, checked to have a row of finite numbers for each input row.
 
     Parameters
     ----------
     name : str
-        Of what it is, such as ``transform(X)``.
+        The name of the result, such as ``transform(X)``.
     values : array or sparse array
     n_rows : int
     columns : int, optional
-        How many there must be; at least one unless given.
+        The required number, by default at least one.
     """
     rows: Any = csr_array(values) if issparse(values) else array(name, values)
     stored: Any = rows.data if issparse(rows) else rows

@@ -1,4 +1,4 @@
-"""Online learners whose steps change a few arrays in place: common ground of the baselines, and OASIS and LEGO."""
+"""Online learners whose steps change a few arrays in place: the base of the baselines, OASIS and LEGO."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 @dataclass
 class OnlineState:
-    """Named arrays, the number of steps, and (in an array of one) the number of those that moved something."""
+    """Named arrays, the number of steps, and (in an array of one) the number of steps that moved the point."""
 
     arrays: dict[str, Array]
     steps: int
@@ -46,11 +46,11 @@ class OnlineEngine(Engine):
     ----------
     cost : FiniteSum
     arrays_of : callable
-        Returns new C-contiguous arrays that stand at a point, by their names.
+        Returns new C-contiguous arrays for a point, by their names.
     point_of : callable
-        Returns the point at which arrays stand; they are not changed and not shared.
+        Returns the point of arrays, which are not changed and not shared.
     loop : callable
-        Of arrays, the number of moves, the numbers of terms and step sizes: does a step per term, and returns the
+        Takes arrays, the number of moves, the numbers of terms and step sizes, does a step per term, and returns the
         number of the first bad step, or −1.
     """
 
@@ -87,7 +87,7 @@ def point_of_factors(factors: dict[str, Array]) -> LowRankPoint:
 
 
 class OnlineSolver(ScheduledSolver):
-    """Common ground of the baselines' solvers; a subclass has a compiled loop for one kind of cost.
+    """The base of the baselines' solvers. A subclass has a compiled loop for one kind of cost.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class OnlineSolver(ScheduledSolver):
         return self.step_size
 
     def engine(self, problem: Problem) -> Engine:
-        # The loops stand for what the cost computes, and know nothing of what a subclass makes of it.
+        # The loops replace the methods of the cost, and ignore those of subclasses.
         if type(problem.cost) is not self.cost_type:
             raise InvalidInputError(
                 f"{type(self).__name__} is defined for {self.cost_type.__name__}, got {type(problem.cost).__name__}."
@@ -121,7 +121,7 @@ class OnlineSolver(ScheduledSolver):
 
     @abstractmethod
     def parts(self, cost: Any) -> tuple[Any, Any, Any]:
-        """Return what makes arrays of a point and a point of arrays, and the loop: those of `OnlineEngine`."""
+        """Return `arrays_of`, `point_of` and the loop for `OnlineEngine`."""
 
 
 class TripletSolver(OnlineSolver):
@@ -149,7 +149,7 @@ def rows_and_terms(cost: TripletSum, terms: Array, etas: Array) -> tuple[Rows, R
 class Oasis(TripletSolver):
     """Passive–aggressive steps on a full matrix W (Chechik et al. 2010); `step_size` is the bound C.
 
-    Runs on `Euclidean(n, n)`, by custom from the identity; a step touches nnz(q) · nnz(d) numbers.
+    Runs on `Euclidean(n, n)`, usually from the identity. A step changes nnz(q) · nnz(d) numbers.
 
     Examples
     --------
@@ -184,9 +184,9 @@ class Lego(TripletSolver):
 
     Jain et al. learn from pairs with target distances. Here each triplet gives two pairs: the positive should be
     within the 5th percentile of the squared distances of random rows, the negative beyond the 95th, as is the
-    custom for log-det metric learning (Davis et al. 2007), and a pair moves the matrix only where it is not.
-    Runs on `Euclidean(n, n)` from the identity; the matrix stays positive definite. A step reads
-    the rows that a pair needs; the matrix changes for many steps at once.
+    custom for log-det metric learning (Davis et al. 2007), and a pair moves the matrix only if it is not. Runs on
+    `Euclidean(n, n)` from the identity, and the matrix stays positive definite. A step reads the rows that a pair
+    needs, and the matrix changes for many steps at once.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def _own(matrix: Array) -> Array:
 
 
 def _with_changes(arrays: dict[str, Array]) -> Array:
-    # Changes stay pending: later steps do not depend on whether anyone looks.
+    # Changes stay pending, so that reading the state does not affect later steps.
     matrix = pending.Changing(**arrays)
     vectors, weights = (part[: matrix.waiting[0]] for part in (matrix.vectors, matrix.weights))
     return matrix.base + (vectors.T * weights) @ vectors

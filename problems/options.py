@@ -1,4 +1,4 @@
-"""The options that experiments share, each declared once, and how those that are lists are read."""
+"""The options that experiments share, each declared once, and the parsing of lists."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rmopt.experiments import Run
 
 T = TypeVar("T")
 
-# An experiment adds the kind of bundle that it takes: ``data: Annotated[Data, ClassBundle] = "digits"``.
+# An experiment adds its kind of bundle: ``data: Annotated[Data, ClassBundle] = "digits"``.
 Data = Annotated[
     str, Option(metavar="NAME|FILE", help="A data set of rmopt data, or a file or folder that it can read.")
 ]
@@ -37,18 +37,18 @@ Resume = Annotated[bool, Option("--resume", help="Go on from the results in the 
 
 
 def methods_option(names: Iterable[str]) -> Any:
-    """Return the option ``--methods`` of an experiment that has some."""
+    """Return the option ``--methods`` of an experiment."""
     return Option(help=f"Any of {', '.join(names)}, with commas between.")
 
 
 def rank_option(usual: str) -> Any:
-    """Return the option ``--rank`` of an experiment, which is empty or None unless given; see `ranks_within`."""
+    """Return the option ``--rank`` of an experiment, by default empty or None; see `ranks_within`."""
     about = f"Rank, or several with commas between; unless given {usual}, or what fits the data."
     return Option("--rank", "--ranks", help=about)
 
 
 def ranks_within(say: Callable[[str], object], given: str | None, usual: str, most: int) -> list[int]:
-    """Return the ranks that were asked for, or the usual ones, of which those above the largest become that one."""
+    """Return the given ranks, or the usual ones, reduced to the largest possible one."""
     ranks = whole_numbers(given or usual, "--rank")
     if ranks[-1] <= most or most < 1:
         return ranks
@@ -60,8 +60,8 @@ def ranks_within(say: Callable[[str], object], given: str | None, usual: str, mo
 
 
 def loaded(run: Run, data: str, data_home: Path | None, kind: Any, **said: str) -> Any:
-    """Return the data that an option names, read as is `said`, and say what was noticed."""
-    # Reading takes longer to import than a list of the experiments.
+    """Return the data of an option, read with the columns `said`, and print the notes on them."""
+    # The import for reading takes longer than a list of the experiments.
     from problems.data import load
 
     bundle = load(data, data_home, kind, **said)
@@ -71,9 +71,9 @@ def loaded(run: Run, data: str, data_home: Path | None, kind: Any, **said: str) 
 
 
 def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) -> tuple[bool, int]:
-    """Return whether the split of the data set itself is taken (--seeds 0), and how often all is repeated.
+    """Return whether the data set's own split is used (--seeds 0), and the number of repetitions.
 
-    Says so where somebody said which rows are held out, and random splits are drawn.
+    Prints a message if given held-out rows are ignored for random splits.
     """
     said = getattr(bundle, "split_said", False)
     if not seeds and not said and data not in entry_points(group="rmopt.datasets").names:

@@ -1,4 +1,4 @@
-"""Colours and markers of the pictures, and the picture that all experiments draw: lines in panels."""
+"""Colours and markers of the figures, and the figure of all experiments: lines in panels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart, and then those of Tol that come next.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, and then Tol's.
 COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#882255", "#999933", "#332288",
     "#44AA99", "#661100",
@@ -18,7 +18,7 @@ MARKERS = "osD^vPX"
 
 
 def style(number: int) -> dict[str, Any]:
-    """Return how the line of the n-th method looks, for ``axes.plot`` and ``axes.errorbar``."""
+    """Return the style of the n-th method's line, for ``axes.plot`` and ``axes.errorbar``."""
     return {
         "color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)], "markersize": 4,
     }  # fmt: skip
@@ -26,7 +26,7 @@ def style(number: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Panel:
-    """A part of a picture.
+    """A part of a figure.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Panel:
 
 
 def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
-    """Draw panels side by side, in which a label has one look, with one legend below."""
+    """Draw panels side by side with one style for each label, and one legend below."""
     figure.set_layout_engine("constrained")
     labels = list(dict.fromkeys(label for panel in panels for label in panel.lines))
     share = len({panel.ylabel for panel in panels}) == 1
@@ -55,7 +55,7 @@ def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
         for label, points in panel.lines.items():
             look, (x, y, *error) = style(labels.index(label)), np.array(points, dtype=float).T
             if np.isnan(x[0]):
-                legend[label] = axes.axhline(y[0], color=look["color"], linestyle="--")
+                legend[label] = axes.axhline(y[0], linestyle="--", clip_on=False, **look)
             else:
                 legend[label] = axes.errorbar(x, y, *error, **look)
         scales = {f"{name}scale": "log" for name in panel.logarithmic}

@@ -1,4 +1,4 @@
-"""Rows of numbers: their scale, their lengths, and what a model makes of them."""
+"""Rows of numbers: their scale, their lengths, and their images under a model."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import scipy.sparse as sp
 from rmopt.core.ambient import Array
 from rmopt.errors import DivergedError, InvalidInputError
 
-# An offset beyond so many standard deviations costs half of the digits of squared distances.
+# An offset beyond this many standard deviations costs half of the digits of squared distances.
 FAR = 1e4
 
 
 def natural_size(rows: Any, share: float, power: float, *, centred: bool = False) -> float:
-    """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is a number.
+    """Return the share over a power of the mean of ‖x‖²: a default in the units of the data, if it is finite.
 
-    Where distances count, x is measured from the mean row.
+    For distances, x is measured from the mean row.
     """
     values = rows.data if sp.issparse(rows) else rows
     square = spread = float(np.vdot(values, values))
@@ -28,7 +28,7 @@ def natural_size(rows: Any, share: float, power: float, *, centred: bool = False
     mean_square = spread / rows.shape[0]
     with np.errstate(all="ignore"):
         size = float(share / np.float64(1.0 if abs(mean_square - 1.0) < 1e-9 else mean_square) ** power)
-    # The squares of very small numbers have few digits, which are not to pass for a scale.
+    # The squares of very small numbers have too few digits for a scale.
     if mean_square < np.finfo(float).tiny or not 0.0 < size < np.inf:
         raise InvalidInputError(
             f"the rows of X have a mean squared length of {mean_square:.1e}, out of reach of defaults in their "
@@ -47,7 +47,7 @@ def in_range(X: Any, name: str = "X") -> Any:
 
 
 def near_zero(X: Any) -> Any:
-    """Return rows from which a common offset is taken, such as that of dates: distances lose their digits in it."""
+    """Return rows without a common offset, such as that of dates, in which distances lose their digits."""
     if not isinstance(X, np.ndarray):
         return X
     centre = X.mean(axis=0)
@@ -55,7 +55,7 @@ def near_zero(X: Any) -> Any:
 
 
 def unit_rows(U: Array) -> tuple[Array, Array]:
-    """Return rows of unit length and their lengths; a row of zeros stays."""
+    """Return rows of unit length and their lengths, with rows of zeros unchanged."""
     # Squares of very large and very small numbers are no numbers.
     sizes = np.abs(U).max(axis=1, keepdims=True, initial=0.0)
     sizes = np.where(sizes > 0.0, sizes, 1.0)
@@ -66,26 +66,24 @@ def unit_rows(U: Array) -> tuple[Array, Array]:
 
 
 def product(X: Any, factor: Array) -> Array:
-    """Return the product of rows and a factor of a model; one that is not finite is refused."""
+    """Return the product of rows and a factor of a model, and refuse one that is not finite."""
     with np.errstate(all="ignore"):
         return finite(np.asarray(X @ factor))
 
 
 def finite(values: Array) -> Array:
-    """Return what a model says of data, or say that they are too large for it."""
+    """Return the output of a model, and refuse data that are too large for it."""
     if not np.isfinite(values).all():
         raise InvalidInputError("X is too large for the model: products overflow; scale X as it was for fit.")
     return values
 
 
 def check_learned(estimator: Any, names: tuple[str, ...], *products: tuple[Array, Array]) -> None:
-    """Raise a `DivergedError`, which names parameters, unless products of rows of arrays add up to finite scores."""
+    """Raise a `DivergedError`, with the names of parameters, unless products of rows of arrays give finite scores."""
     with np.errstate(all="ignore"):
         largest = sum(
             A.shape[1] * np.abs(A).max(initial=0.0) * np.abs(B).max(initial=0.0) for A, B in products
         )
     if not np.isfinite(largest):
         cure = ", ".join(f"{name} than {float(getattr(estimator, name)):g}" for name in names)
-        raise DivergedError(
-            f"the scores of the training data are no finite numbers; choose a smaller {cure}."
-        )
+        raise DivergedError(f"the scores of the training data are not finite; choose a smaller {cure}.")

@@ -1,4 +1,4 @@
-"""Fitted estimators and matrices in files, without pickle, with one sentence for everything that can be wrong."""
+"""Fitted estimators and matrices in files, without pickle, with one sentence for each error."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from rmopt.core.arguments import Check, check_parameters, integer, shown
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import Layout, conforming, load_arrays, reading, save_arrays
 
-# How far the factors of a stored model may be from orthonormal.
+# The tolerance for the orthonormality of a stored model's factors.
 ORTHONORMAL = 1e-8
 
 
 class Saved:
     """An estimator that `save` writes as an ``.npz`` file, and `load` reads.
 
-    A subclass names the attributes that `fit` sets: arrays with their types and shapes, arrays of names, which may be
-    text or numbers, with their shapes, those that may be absent, and single numbers with their checks. Sides that are
-    called "features" and "rank" are as long as `n_features_in_` and `rank` say.
+    A subclass lists the attributes that `fit` sets: arrays with their types and shapes, arrays of names, text or
+    numbers, with their shapes, optional ones, and single numbers with their checks. The sizes "features" and "rank"
+    are those of `n_features_in_` and `rank`.
     """
 
     _arrays: ClassVar[Layout] = {}
@@ -33,21 +33,21 @@ class Saved:
     _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
 
     def save(self, path: Path | str) -> None:
-        """Write the parameters and what was learned as an ``.npz`` file, without pickle; `load` reads it.
+        """Write the parameters and the learned state as an ``.npz`` file, without pickle; `load` reads it.
 
         Parameters
         ----------
         path : path
-            Its folder is made where it is absent; the file is whole, or as it was before.
+            A missing folder is created. The file is either complete or unchanged.
 
         Raises
         ------
         NotFittedError
             Before `fit`.
         InvalidInputError
-            When a parameter is not a number or text, as a RandomState, or a name is neither.
+            If a parameter, such as a RandomState, or a name is neither a number nor text.
         StorageError
-            When it cannot be written.
+            If it cannot be written.
         """
         check_is_fitted(self)
         parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
@@ -62,14 +62,14 @@ class Saved:
             self._made(arrays, about)
         except ValueError as error:
             raise InvalidInputError(
-                f"the parameters are not those with which it was fitted ({error}); fit it again, or set them back, "
+                f"the parameters are not those with which it was fitted ({error}); fit it again, or restore them, "
                 "before it is saved."
             ) from None
         save_arrays(path, arrays, about)
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Return a fitted estimator with the parameters and the attributes that `save` wrote.
+        """Return a fitted estimator with the parameters and attributes that `save` wrote.
 
         Parameters
         ----------
@@ -78,9 +78,9 @@ class Saved:
         Raises
         ------
         InvalidInputError
-            When the file holds another estimator.
+            If the file holds another estimator.
         StorageError
-            When it is missing or damaged.
+            If it is missing or damaged.
         """
         arrays, about = load_arrays(path)
         if about.get("kind") != cls.__name__:
@@ -93,7 +93,7 @@ class Saved:
 
     @classmethod
     def _made(cls, arrays: dict[str, Array], about: dict[str, Any]) -> Self:
-        """Return the fitted estimator that arrays and numbers describe; a ValueError where they do not agree."""
+        """Return the fitted estimator of arrays and numbers, or raise a ValueError if they do not agree."""
         # JSON has no tuples.
         given = {k: tuple(v) if isinstance(v, list) else v for k, v in about["parameters"].items()}
         try:
@@ -116,20 +116,20 @@ class Saved:
 
     @classmethod
     def _layout(cls, arrays: dict[str, Array]) -> Layout:
-        """Return the types and shapes of the arrays that are no names."""
+        """Return the types and shapes of the arrays other than names."""
         return cls._arrays
 
     def _stored(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in self._arrays}
 
     def _restore(self, arrays: dict[str, Array]) -> None:
-        """Set the attributes; raise ValueError where the arrays do not belong together."""
+        """Set the attributes, or raise a ValueError if the arrays do not match."""
         for name, array in arrays.items():
             setattr(self, name, array.astype(object) if name.endswith("names_in_") else array)
 
 
 def plain(name: str, value: Any) -> Any:
-    """Return a parameter as JSON has it; an `InvalidInputError` where it has no such form."""
+    """Return a parameter in JSON's form, or raise an `InvalidInputError` if it has none."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Path):
@@ -145,7 +145,7 @@ def plain(name: str, value: Any) -> Any:
 
 
 def names_to_store(name: str, values: Array) -> Array:
-    """Return names as text or numbers, which need no pickle; refuse others."""
+    """Return names as text or numbers, which need no pickle, and refuse others."""
     found = values if values.dtype.kind in "biufU" else np.array(values.tolist())
     if found.dtype.kind not in "biufU" or found.shape != values.shape:
         raise InvalidInputError(
@@ -159,7 +159,7 @@ def _kind(array: Array) -> type:
 
 
 def layout_of(names: Any, rows: str) -> Layout:
-    """Return the layout of a matrix of low rank over features, symmetric where there is a "Q"."""
+    """Return the layout of a low-rank matrix over features, symmetric if there is a "Q"."""
     square = (float, ("rank", "rank"))
     if "Q" in names:
         return {"Q": (float, ("features", "rank")), "S": square}
@@ -167,7 +167,7 @@ def layout_of(names: Any, rows: str) -> Layout:
 
 
 def point_of(arrays: Mapping[str, Array]) -> LowRankPoint | PSDPoint:
-    """Return the matrix whose arrays these are; raise ValueError where they are not those of a point."""
+    """Return the matrix of these arrays, or raise a ValueError if they are not a point."""
     for name in {"U", "V", "Q"} & set(arrays):
         factor = arrays[name]
         if not np.abs(factor.T @ factor - np.eye(factor.shape[1])).max(initial=0.0) < ORTHONORMAL:

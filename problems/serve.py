@@ -1,4 +1,4 @@
-"""What ``rmopt serve`` shows: an index of texts, or a model that recommends."""
+"""The pages of ``rmopt serve``: search in an index of texts, or recommendations of a model."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from problems.validation import package
 from rmopt.errors import InvalidInputError
 from rmopt.files import load_arrays
 
-# What `rmopt fit` calls a model.
+# The name of a model from `rmopt fit`.
 MODEL = "model.npz"
 COMPLETERS = {
     name: kind
     for name, kind in (vars(subspace.baselines) | vars(subspace)).items()
     if isinstance(kind, type) and issubclass(kind, CompletionModel)
 }
-# Connections at a time; more are told to come back.
+# The largest number of connections; more are asked to retry.
 CONNECTIONS = 1000
 
 
 def opened(path: Path) -> SimilarityIndex | Searcher:
-    """Return what is to be searched: the index in a folder, or the model in a file or a folder.
+    """Return the object to search: the index in a folder, or the model in a file or a folder.
 
     Raises
     ------
     InvalidInputError
-        When the model is one that recommends nothing.
+        If the model makes no recommendations.
     StorageError
-        When nothing is there, or it is damaged.
+        If nothing is there, or it is damaged.
     """
     if (path / FILE).is_file():
         return SimilarityIndex.load(path)
@@ -51,10 +51,10 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
 
 
 def serve(path: Path, host: str, port: int, say: Callable[[str], object]) -> None:
-    """Serve what is at a path until the process is interrupted; `say` is called with the address."""
+    """Serve the index or model at a path until the process is interrupted; `say` is called with the address."""
     uvicorn = package("uvicorn", "rmopt[serve]", instead="query the model from Python")
     name = f"[{host}]" if ":" in host else host
-    # Who asks for other machines is asked by names that nobody here knows.
+    # For other machines the host names in requests are unknown here.
     app = make_app(opened(path), path.resolve().name, ("*",) if host in ("0.0.0.0", "::") else (*HERE, name))
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,4 +1,4 @@
-"""What ``rmopt fit`` runs on rows with classes or labels: one model is learned from files that no memory holds."""
+"""``rmopt fit`` on rows with classes or labels: one model from files larger than memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rmopt.experiments import Outcome, Run
 
 @dataclass(kw_only=True)
 class Fit:
-    """Learns one model from files, from the checkpoint of the output folder on, and writes it there."""
+    """Learns one model from files, resuming from a checkpoint in the output folder, and writes it there."""
 
     files: Annotated[
         Path,
@@ -58,7 +58,7 @@ class Fit:
             run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
         model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
         model.fit_stream(chunks, **how)
-        # Whoever loads the model has another place for it.
+        # Users of the model have another path for it.
         model.set_params(checkpoint=None)
         model.save(run.path("model.npz"))
         _index_texts(run, model, chunks)
@@ -112,7 +112,7 @@ similarity, ranking = Similarity, Ranking
 
 
 def _index_texts(run: Run, model: Any, chunks: stream) -> None:
-    """Write the index that ``rmopt serve`` searches, where a similarity was learned from texts."""
+    """Write the index for ``rmopt serve``, if a similarity was learned from texts."""
     if not isinstance(model, LoretaSimilarity):
         return
     if not chunks.holds_texts:

@@ -1,4 +1,4 @@
-"""Threads in scikit-learn's words: how many `n_jobs` are, and rows that are dealt to them."""
+"""Threads with scikit-learn's `n_jobs`, and the division of rows among them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rmopt import kernels
 from rmopt.core.arguments import optional
 from rmopt.solvers.threads import one_blas_thread
 
-# Products below which one thread is done, in 2 ms, before others that wait for a busy core would have begun.
+# Up to this many products one thread finishes, in 2 ms, before others could start on busy cores.
 WORTH_THREADS = 20_000_000
 
 
 def threads_of(n_jobs: int | None) -> int:
-    """Return a number of threads: None is one, and negative ones count from all cores down."""
+    """Return a number of threads: None means one, and negative numbers count down from all cores."""
     given = optional(thread_count)("n_jobs", n_jobs)
     if given is None:
         return 1
@@ -26,21 +26,21 @@ def threads_of(n_jobs: int | None) -> int:
 
 
 def in_pieces(work: Callable[[int, int, int], Any], cuts: Any, products: int) -> list[Any]:
-    """Return what compiled work without Python's lock makes of each piece, from its number, first column and end.
+    """Run compiled work without Python's lock on each piece, with its number, first column and end.
 
-    There are as many threads as numba has, where so many products are worth them.
+    The number of threads is numba's, if there are enough products.
     """
     pieces = range(len(cuts) - 1), cuts[:-1].tolist(), cuts[1:].tolist()
     threads = min(kernels.thread_count(), len(cuts) - 1) if products >= WORTH_THREADS else 1
     if threads == 1:
         return list(map(work, *pieces))
-    # Of Python's threads those without work sleep; numba's spin, and take the cores from who needs them.
+    # Idle threads of Python sleep; numba's spin and occupy cores.
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, *pieces))
 
 
 def by_rows(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: int | None) -> list[Any]:
-    """Return what a function makes of blocks of rows; in threads, and with the same bits for any number of them."""
+    """Apply a function to blocks of rows in threads, bit-identical for any number of them."""
     blocks = [slice(first, min(first + block, n_rows)) for first in range(0, n_rows, block)]
     threads = min(threads_of(n_jobs), len(blocks))
     with one_blas_thread():

@@ -40,7 +40,7 @@ class LabelTables(ClassifierMixin):
         return (self.decision_function(X) > 0.0).astype(int)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Return the share of samples whose labels are all right."""
+        """Return the share of samples with all labels right."""
         table = getattr(y, "ndim", 1) == 2
         y = table_of_labels(y, _num_samples(X)).toarray() if table else in_order("y", y)
         return super().score(X, y, sample_weight)
@@ -53,7 +53,7 @@ class LabelTables(ClassifierMixin):
 
 
 def _scorer(name: str, value: Any) -> Any:
-    """Return an estimator, and no class, that scores labels."""
+    """Return an estimator that scores labels, and refuse a class."""
     if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "decision_function")):
         wanted = "an estimator with fit and decision_function, such as CoembeddingClassifier()"
         raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
@@ -64,27 +64,26 @@ def _scorer(name: str, value: Any) -> Any:
 class LabelThresholds(LabelTables, Estimator):
     """A classifier of several labels, with probabilities, and a threshold that suits a measure.
 
-    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, beside
-    how many other labels these probabilities expect of the sample. A label applies from a probability of one half
-    on, which is the best for the Hamming score, or from half of the largest expected micro-F1 on, which is the best
-    for that. No one threshold is good for both.
+    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, with the
+    expected number of the sample's other labels as a further feature. A label applies from a probability of one half
+    on, which is best for the Hamming score, or from half of the largest expected micro-F1 on, which is best for that.
+    No single threshold is good for both.
 
-    Where samples are few for a label, scores say less about new samples than about those that were learned from, the
-    less the rarer the label; probabilities then often rank the labels of a sample better than the scores do.
+    If a label has few samples, its scores predict new samples worse than training samples, the more so the rarer it
+    is. Then probabilities often rank the labels of a sample better than scores.
 
     Parameters
     ----------
     estimator : estimator
         With `decision_function`, of shape (n_samples, n_labels).
     aim : {"f1", "hamming"}
-        What predictions shall be good in.
+        The measure for which predictions are best.
     cv : int, splitter, iterable or None
-        Folds; shuffled with a fixed seed for a number. None: 5. Of a sample in several folds the last one counts.
-        One fold, as of ``ShuffleSplit(1)``, costs the least; it is enough where labels are `pooled`.
+        Folds, shuffled with a fixed seed for a number; None means 5. For a sample in several folds the last one
+        counts. One fold, as from ``ShuffleSplit(1)``, is the cheapest, and suffices if labels are `pooled`.
     pooled : bool
-        Whether all labels share the slopes, and their intercepts go by the log-odds of how frequent they are: seven
-        numbers in all, in place of five for each label. For labels of which held-out folds have few samples, or of
-        which the model says little.
+        Whether all labels share the slopes, with intercepts by the log-odds of their frequency: seven numbers in all,
+        instead of five for each label. For labels with few samples in held-out folds, or for weak models.
 
     Attributes
     ----------
@@ -93,9 +92,10 @@ class LabelThresholds(LabelTables, Estimator):
     slopes_, intercepts_ : array, shape (n_labels,)
         The logarithm of the odds of a label, alone, is its score times the slope plus the intercept.
     among_ : array, shape (3, n_labels)
-        What it is among the others: these logarithms, the expected number of other labels and 1, times these weights.
+        The log-odds among the others: the log-odds alone, the expected number of other labels and 1, times these
+        weights.
     between_ : array, shape (2,)
-        The least and the largest number of labels that were expected of a held-out sample.
+        The least and the largest expected number of labels of a held-out sample.
     half_of_f1_ : float
         Half of the largest expected micro-F1.
     classes_ : array, shape (n_labels,)
@@ -103,8 +103,9 @@ class LabelThresholds(LabelTables, Estimator):
 
     See Also
     --------
-    problems.coembedding.CoembeddingClassifier : its own threshold is learned with the embeddings.
-    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, which ``pooled=True`` suits.
+    problems.coembedding.CoembeddingClassifier : learns its own threshold with the embeddings.
+    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, for which ``pooled=True`` is
+    suitable.
     sklearn.model_selection.TunedThresholdClassifierCV : for one label.
 
     References
@@ -141,10 +142,10 @@ class LabelThresholds(LabelTables, Estimator):
 
         Parameters
         ----------
-        X : array, or what else the estimator takes: a frame, a sparse array, a list of texts
+        X : array, or another input of the estimator: a frame, a sparse array, a list of texts
         Y : array or sparse array, shape (n_samples, n_labels)
         groups : array, shape (n_samples,), optional
-            What a `cv` that goes by groups keeps together.
+            The groups that `cv` keeps together.
         """
         check_parameters(self, self._parameters)
         X = passed_on(self, X)
@@ -165,14 +166,14 @@ class LabelThresholds(LabelTables, Estimator):
         expected = expit(_log_odds([scores], alone)).sum(axis=1)
         (self.slopes_, self.intercepts_), self.between_ = alone, np.array([expected.min(), expected.max()])
         self.among_ = learn(_among_others(scores, alone, self.between_))
-        # Where no label was ever seen all are equally unlikely, and to predict them all would seem best.
+        # If no label was ever seen, all are equally unlikely, and predicting them all would seem best.
         self.half_of_f1_ = _half_of_largest_f1(self._probabilities(scores)) if known.any() else 0.5
         self.estimator_ = clone(self.estimator).fit(X, Y)
         return self
 
     @property
     def threshold_(self) -> float:
-        """The probability from which on labels apply."""
+        """The least probability at which labels apply."""
         check_is_fitted(self, "half_of_f1_")
         return 0.5 if one_of("aim", self.aim, AIMS) == "hamming" else self.half_of_f1_
 
@@ -186,22 +187,22 @@ class LabelThresholds(LabelTables, Estimator):
         return self._probabilities(_scores_of(self.estimator_, X, len(self.classes_)))
 
     def decision_function(self, X: Any) -> Array:
-        """Return how far the probability of each label is above the threshold, shape (n_samples, n_labels)."""
+        """Return the probability of each label minus the threshold, shape (n_samples, n_labels)."""
         return self.predict_proba(X) - self.threshold_
 
 
 def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
-    """Return somebody's scores, shape (n_samples, n_labels), or refuse them; those of one label may be a row."""
+    """Return an estimator's scores, checked, shape (n_samples, n_labels); those of one label may be a row."""
     found = fitted.decision_function(X)
     column = np.reshape(found, (-1, 1)) if n_labels == 1 else found
     return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
 
 
 def _among_others(scores: Array, alone: Array, between: Array) -> list[Array]:
-    """Return the logarithms of the odds of labels, each alone, and how many other labels they expect of a sample.
+    """Return the log-odds of each label alone, and the expected number of a sample's other labels.
 
-    No more are expected, and no fewer, than of those that were seen: what many labels have in common moves a sum
-    far, and a slope that was learned on sums that are all alike would take it anywhere.
+    The number is clipped to the range in held-out samples: a common shift of many labels moves the sum far, and a
+    slope learned on nearly equal sums would extrapolate arbitrarily.
     """
     odds = _log_odds([scores], alone)
     single = expit(odds)
@@ -216,7 +217,7 @@ def _log_odds(features: Sequence[Array], weights: Array) -> Array:
 def _regressions(features: Sequence[Array], labels: Array, often: Array, pooled: bool) -> Array:
     """Return weights of `_log_odds` by logistic regression, of each label or of all that vary together.
 
-    How often a label occurs, in log-odds, is a feature as well, which differs between labels alone.
+    The log-odds of a label's frequency is also a feature, which differs between labels alone.
     """
     varies = np.isfinite(often)
     often, alone = np.where(varies, often, 0.0), ~varies if pooled else np.ones_like(varies)
@@ -230,15 +231,15 @@ def _regressions(features: Sequence[Array], labels: Array, often: Array, pooled:
 
 
 def _regression(features: Array, labels: Array) -> Array:
-    """Return the slopes of a logistic regression, and its intercept; those of what is constant are 0."""
+    """Return the slopes of a logistic regression, 0 for constant features, and its intercept."""
     count, unit = int(labels.sum()), np.abs(features).max(axis=0)
     if count in (0, len(labels)):
-        # As if each value had been seen half a time more.
+        # As if each value had been observed half a time more.
         return np.append(0.0 * unit, np.log((count + 0.5) / (len(labels) - count + 0.5)))
     unit[unit == 0.0] = 1.0
     features = features / unit
     mean, size = features.mean(axis=0), features.std(axis=0)
-    # The deviation of numbers that are all alike is rounding.
+    # The deviation of equal numbers is rounding.
     size[size < 1e-10] = np.inf
     features, slopes = (features - mean) / size, np.zeros(len(size))
     varied: Any = features.any(axis=0)
@@ -249,7 +250,7 @@ def _regression(features: Array, labels: Array) -> Array:
 
 
 def _half_of_largest_f1(probabilities: Array) -> float:
-    """Return half of the largest F1 that is expected of labels that apply from some probability on."""
+    """Return half of the largest expected F1 of labels that apply above a threshold."""
     ordered = np.sort(probabilities, axis=None)[::-1]
     expected = 2.0 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + ordered.sum())
     return float(expected.max()) / 2.0

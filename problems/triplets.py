@@ -13,13 +13,13 @@ from rmopt.core.arguments import bounded, named
 from rmopt.costs import Loss, hinge, logistic, squared_hinge
 from rmopt.solvers import Sampler
 
-# Losses of how much better the positive fits than the negative.
+# Losses of the positive's score minus the negative's.
 LOSSES = {loss.name: loss for loss in (hinge, squared_hinge, logistic)}
 loss_named = bounded(named, LOSSES, Loss)
 
 
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:
-    """Return what `classes` does, where some rows are of one class, and some are not."""
+    """Return the result of `classes`, and refuse labels without pairs in and between classes."""
     labels, codes, counts = classes(y)
     if len(labels) < 2 or counts.max() < 2:
         raise InvalidInputError(
@@ -73,7 +73,7 @@ class ClassTriplets(Sampler):
         query = self._queries.take(rng.integers(len(self._queries), size=len(triplets)))
         code = self._codes.take(query)
         count, first = self._counts.take(code), self._starts.take(code)
-        # Fractions of ranges that differ: they hold no lock, so that workers draw at once.
+        # Fractions of different ranges: they hold no lock, so that workers draw at the same time.
         chance = rng.random((2, len(triplets)))
         # The rows of the class without the query, then the rows without the class.
         positive = (chance[0] * (count - 1)).astype(np.int64)
@@ -89,16 +89,16 @@ class ClassTriplets(Sampler):
 class NeighborTriplets(Sampler):
     """Triplets of near rows: a query, one of the nearest of its class, and one of the nearest of other classes.
 
-    What a vote of nearest neighbours depends on is there, between near rows; random triplets hardly ever hold it.
+    A vote of nearest neighbours depends on such near rows, which random triplets hardly ever contain.
 
     Parameters
     ----------
     X : array or sparse matrix, shape (N, d)
-        Rows, between which Euclidean distances say what is near.
+        Rows with Euclidean distances.
     y : array, shape (N,)
         Class labels.
     n_positives, n_negatives : int
-        The nearest rows of the query's class, and of all others, that are drawn from.
+        The numbers of nearest rows of the query's class, and of all others, to draw from.
 
     Raises
     ------
@@ -116,7 +116,7 @@ class NeighborTriplets(Sampler):
             raise InvalidInputError(
                 f"X has {X.shape[0]} rows, and y {len(codes)} labels; give one for each row."
             )
-        # Squares of very large and very small numbers are no numbers.
+        # Squares of very large and very small numbers overflow or vanish.
         X, self._queries = X / (abs(X).max() or 1.0), np.flatnonzero(counts[codes] > 1)
         self._sizes = (
             np.minimum(counts[codes] - 1, n_positives),

@@ -1,8 +1,8 @@
-"""Validation for estimators: data and parameters are checked here, once, and trusted inside.
+"""Validation for estimators: data and parameters are checked here once, and trusted afterwards.
 
 An `Estimator` declares its parameters as ``name: Annotated[type, check] = default``, with checks of
-`rmopt.core.arguments` and of this module. Its `fit` begins with `begin`, or where there is no seed with
-`check_parameters`, and takes its data through `admit`; methods of a fitted model take them through `seen`.
+`rmopt.core.arguments` and of this module. Its `fit` begins with `begin`, or without a seed with `check_parameters`,
+and takes its data through `admit`. Methods of a fitted model take them through `seen`.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from rmopt.errors import InvalidInputError
 from rmopt.solvers.save import Saver, file_name
 from rmopt.solvers.stochastic.step_sizes import as_step_size
 
-# Where a state is saved; None: nowhere.
+# The file of a saved state, or None.
 file_path = optional(file_name)
-# Steps: far from where 64 bits end. And what is kept in memory.
+# Steps, far below the end of 64 bits, and objects kept in memory.
 count, kept_count = bounded(integer, 1, 10**15), bounded(integer, 1, 10**9)
 
 
@@ -65,7 +65,7 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 def begin(estimator: Any) -> int:
-    """Hold the parameters of an estimator to what it declares; return the seed of its run."""
+    """Check the parameters of an estimator, and return the seed of its run."""
     check_parameters(estimator, getattr(estimator, "_parameters", {}))
     path, random_state = (getattr(estimator, name, None) for name in ("checkpoint", "random_state"))
     if random_state is None and path is not None and (seed := Saver("checkpoint", path).seed()) is not None:
@@ -77,21 +77,21 @@ def begin(estimator: Any) -> int:
 
 
 def thread_count(name: str, value: Any) -> int:
-    """Return a number of threads, or a negative one that counts from all cores down, as joblib has it."""
+    """Return a number of threads, or a negative one that counts down from all cores, as in joblib."""
     if integer(name, value, -1000, 1000) == 0:
         raise InvalidInputError(f"{name} = 0 must be a number of threads, or −1 for all cores.")
     return int(value)
 
 
 def seedable(name: str, value: Any) -> Any:
-    """Return what `seed_of` takes; no number is drawn from a generator."""
+    """Return a valid argument of `seed_of`, without drawing from a generator."""
     if not isinstance(value, np.random.Generator | np.random.RandomState):
         seed_of(value)
     return value
 
 
 def step_rule(name: str, value: Any, searches: bool = False) -> Any:
-    """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take searches."""
+    """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take line searches."""
     if isinstance(value, type) or not callable(value):
         return number(name, value, above=0)
     rule = as_step_size(value, searches)
@@ -111,7 +111,7 @@ def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = Tr
     """Return X, or X and y, as float64 rows: an array, or a whole and canonical CSR array.
 
     The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
-    scikit-learn, whose ValueError says what is no table of finite numbers.
+    scikit-learn, whose ValueError refuses anything but a table of finite numbers.
     """
     _check_form("X", X)
     y = numbers("y", array_of("y", y)) if how.get("y_numeric") else whole("y", y)
@@ -133,25 +133,25 @@ def labelled(estimator: Any, X: Any, y: Any, **how: Any) -> tuple[Any, Array]:
 
 
 def seen(estimator: Any, X: Any, attribute: str | None = None, *, sparse: bool = True) -> Any:
-    """Return X as `admit` does, for an estimator that is fitted (has an attribute), and to as many features."""
+    """Return X as `admit` does, for a fitted estimator (with an attribute) and its number of features."""
     check_is_fitted(estimator, attribute)
     return admit(estimator, X, sparse=sparse, reset=False)
 
 
 def passed_on(estimator: Any, X: Any, *, reset: bool = True) -> Any:
-    """Return X as it is, such as a frame or a list of texts, for models inside that look at it themselves."""
+    """Return X unchanged, such as a frame or a list of texts, for inner models that check it themselves."""
     if reset:
-        # Texts have no features, and leave those of an earlier fit as they are.
+        # Texts have no features, and leave those of an earlier fit unchanged.
         vars(estimator).pop("n_features_in_", None)
     else:
         check_is_fitted(estimator)
-    # Models inside may know what to do with dates among other columns.
+    # Inner models may handle dates among other columns.
     _check_form("X", X, columns=False)
     return indexable(validate_data(estimator, X, skip_check_array=True, reset=reset))[0]
 
 
 def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
-    """Return a table of finite numbers, not empty: a C-contiguous array, or of a sparse one where `sparse` CSR."""
+    """Return a table of finite numbers, not empty: a C-contiguous array, or CSR if it is sparse and `sparse`."""
     _check_form(name, X)
     try:
         with np.errstate(invalid="ignore"):  # of infinities that are added
@@ -163,7 +163,7 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
 
 
 def _check_form(name: str, X: Any, columns: bool = True) -> None:
-    """Refuse a dict, text, a damaged matrix, and dates in an array or a frame's `columns`: nanoseconds else."""
+    """Refuse a dict, text, a damaged matrix, and dates in arrays or frames, which become nanoseconds."""
     whole(name, sound(name, X))
     # Scipy's dok is a dict.
     if isinstance(X, dict | str | bytes) and not sp.issparse(X):
@@ -192,9 +192,9 @@ def check_columns(estimator: Any, X: Any) -> None:
 
 
 def array_of(name: str, value: Any) -> Array:
-    """Return `value` as an array; numbers among objects, as in frames whose columns may lack values, are numbers.
+    """Return `value` as an array; numbers stored as objects, as in frames with missing values, become numbers.
 
-    In a list of text and other things, of which numpy makes text, such as 'nan' for a gap, each stays what it is.
+    In a list of text and other objects each keeps its type, where numpy would make text, such as 'nan' for a gap.
     """
     read = array(name, value)
     if isinstance(value, list | tuple) and read.dtype.kind == "U" and read.ndim == 1:
@@ -204,7 +204,7 @@ def array_of(name: str, value: Any) -> Array:
 
 
 def in_order(name: str, labels: Any) -> Any:
-    """Return labels in a type that scikit-learn knows; those that cannot be put in order are refused."""
+    """Return labels in a type of scikit-learn, and refuse those that cannot be sorted."""
     if labels is None or sp.issparse(sound(name, labels)):
         return labels
     try:
@@ -219,7 +219,7 @@ def in_order(name: str, labels: Any) -> Any:
 
 
 def classes(y: Any) -> tuple[Array, Array, Array]:
-    """Return the different labels, the number of each row's label among them, and how often each occurs."""
+    """Return the different labels, the number of each row's label among them, and their frequencies."""
     labels = in_order("y", array("y", y))
     if labels.ndim != 1 or np.any(labels != labels):
         raise InvalidInputError(
@@ -230,7 +230,7 @@ def classes(y: Any) -> tuple[Array, Array, Array]:
 
 
 def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
-    """Return indicators of labels, a row for each of so many samples, as ones with sorted int32 indices."""
+    """Return indicators of labels, a row for each sample, as ones with sorted int32 indices."""
     table: Any = whole("Y", sound("Y", Y))
     with suppress(InvalidInputError):
         table = table if sp.issparse(table) else array_of("Y", table)
@@ -249,7 +249,7 @@ def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
 
 
 def column_of_names(what: str, names: Any) -> Array:
-    """Return names or numbers, one for each row, which can be sorted and told apart."""
+    """Return names or numbers, one for each row, which can be sorted and distinguished."""
     column = array_of(what, names)
     with suppress(TypeError):
         if column.ndim == 1 and not (
@@ -264,7 +264,7 @@ def column_of_names(what: str, names: Any) -> Array:
 
 
 def two_columns(name: str, table: Any) -> tuple[Array, Array]:
-    """Return both columns of a table, each with a type of its own."""
+    """Return both columns of a table, each with its own type."""
     try:
         frame = pd.DataFrame(whole(name, sound(name, table)))
     except (TypeError, ValueError, NotImplementedError):
@@ -279,7 +279,7 @@ def two_columns(name: str, table: Any) -> tuple[Array, Array]:
 
 
 def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
-    """Return where names stand among those that `fit` saw; their number stands for others, if they may be there."""
+    """Return the positions of names among those of `fit`; their number represents unknown ones, if allowed."""
     names = np.ravel(array_of(f"{what}s", names))
     numbered = names.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known)))
     if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
@@ -303,7 +303,7 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
 
 
 def package(module: str, distribution: str, instead: str) -> Any:
-    """Return a module of a package that is installed apart; an `InvalidInputError` tells how."""
+    """Return a module of an optional package, or raise an `InvalidInputError` with the install command."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -26,9 +26,9 @@ def called(module: str, name: str) -> Any:
 
 @cache
 def pages() -> dict[int, list[str]]:
-    """Return the pages of the course, the guide and the how-to section by the identity of what they use."""
+    """Return the pages of quick starts, the course, the guide and how-to section by the identity of what they use."""
     found = defaultdict(list)
-    for folder in ("learn", "howto", "guide"):
+    for folder in ("start", "learn", "howto", "guide"):
         for page in sorted((DOCS / folder).glob("*.md")):
             text = page.read_text(encoding="utf-8")
             names = [(module, name) for module, listed in IMPORT.findall(text) for name in listed.split(", ")]

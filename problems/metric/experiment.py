@@ -1,4 +1,4 @@
-"""The experiment ``rmopt run metric``: COMET beside other metrics (Atzmon et al. 2015, section 5)."""
+"""The experiment ``rmopt run metric``: COMET compared with other metrics (Atzmon et al. 2015, section 5)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
 
 TEST_FRACTION = 0.2
-# What methods are selected by, and what convergence is watched by.
+# The measures for selection and for convergence.
 DEPTH = 10
-# Enough test rows for a curve; tables measure all.
+# Enough test rows for a curve; tables use all.
 MOST_QUERIES = 2000
 
 
 @dataclass(eq=False)
 class Trainee:
-    """A metric with the rows that it learned from, whose classes vote; who draws alike has equal triplets."""
+    """A metric with its training rows, whose classes vote; equal draws give equal triplets."""
 
     metric: Any
     seed: int
@@ -54,11 +54,11 @@ class Trainee:
 
 
 def as_array(X: Any) -> Array:
-    """Return rows as an array, for methods that take no sparse ones."""
+    """Return rows as an array, for methods without support of sparse ones."""
     return X.toarray() if issparse(X) else X
 
 
-# What a metric must have one of, beside `fit`; the first that it has is used.
+# A metric needs `fit` and one of these, of which the first is used.
 MEASURED_BY = ("get_mahalanobis_matrix", "transform")
 
 
@@ -72,7 +72,7 @@ def form(metric: Any, X: Any) -> tuple[Array, Any]:
 
 
 def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (DEPTH,)) -> Any:
-    """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
+    """Return the precision of rows' rankings: by the distance of W, or by qᵀWp as in the method's cost."""
     distance = getattr(metric, "ranks_by", "distance") == "distance"
     return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
 
@@ -117,12 +117,12 @@ OURS = ("comet", "comet-hinge", "comet-distance", "comet-default")
 # Figure 2 has every k up to the last of them.
 DEPTHS = (1, 10, 50)
 EARLIEST, LATEST = 6, 8
-# A precision has settled that is within this share of the last one.
+# A precision within this share of the last one has settled.
 LEVEL = 0.005
 
 
 def metric_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return what section 5 says, with the verdict of the numbers; COMET is held against a user's methods too."""
+    """Return the claims of section 5, with the verdict of the numbers, and of COMET against a user's methods."""
     ours = [row for row in rows if row["method"] in OURS and row.whole]
     claims = []
     for row in rows if ours else ():
@@ -136,7 +136,7 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
         for other in (other for other in rows if other is not row):
             gaps = {"": Difference.of(row.cells, other.cells, "votes")}
             claims.append(above(f"{row.label} is above {other.label} in votes of neighbours", gaps, ""))
-    # The others are not watched after each pass, or ours and not the paper's.
+    # The others are not measured after each pass, or are our extensions.
     return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
 
 
@@ -182,7 +182,7 @@ class Metric(Experiment):
         "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
     }  # fmt: skip
-    toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
+    toy: ClassVar = "If a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
         self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10"}
@@ -208,7 +208,7 @@ class Metric(Experiment):
     def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
         some = np.random.default_rng(seed).permutation(len(part.y_test))[:MOST_QUERIES]
         X, y, metric = part.X_test[some], part.y_test[some], model.metric
-        # Others are watched where they begin, by distances from the means of the classes.
+        # Others are measured at their start, by distances from the means of the classes.
         if not isinstance(metric, CometMetric) or metric.compare != "similarity":
             return None
         passes = range(1, int(np.ceil(metric.n_epochs)) + 1)
@@ -238,9 +238,9 @@ class Metric(Experiment):
 
 
 def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
-    """Return a split with rows as methods see them; what scales them is that of the training part."""
+    """Return a split with rows scaled for methods, by the scale of the training part."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
-    # Without more features than there are, all are kept.
+    # If there are no more features than that, all are kept.
     features = features if features < bundle.X.shape[1] else 0
     if scaling == "unit":
         return split(informative_unit_rows(bundle, features))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.log_det import column_of, transposed_product
+from rmopt.kernels.log_det import column_of, touched, transposed_product
 
 
 @njit(cache=True, nogil=True)
@@ -29,15 +29,13 @@ def gradient_column(samples, slopes, k, x, c, g):
 
 
 @njit(cache=True, nogil=True)
-def gradient_diagonal(samples, slopes, x, out):
+def gradient_diagonal(samples, slopes, x, stamp, places, out):
     """Set out to the diagonal of Σ slope q dᵀ."""
     for k in range(out.shape[0]):
-        x[:] = 0.0
+        x[:], out[k] = 0.0, 0.0
         column_of(samples, k, x)
-        total = 0.0
-        for t in range(slopes.shape[0]):
-            total += slopes[t] * x[samples.query[t]] * (x[samples.positive[t]] - x[samples.negative[t]])
-        out[k] = total
+        for t in touched(samples, 0.0, x, k, stamp, places):
+            out[k] += slopes[t] * x[samples.query[t]] * (x[samples.positive[t]] - x[samples.negative[t]])
 
 
 @njit(cache=True, nogil=True)
@@ -50,13 +48,14 @@ def frank_wolfe(samples, d, candidates, scale, renew_every):
     N, T = samples.first_of.shape[0] - 1, samples.query.shape[0]
     M, scores, diagonal = np.zeros((d, d)), np.zeros(T), np.zeros(d)
     x, c, g, slopes = np.empty(N), np.empty(N), np.empty(d), np.empty(T)
+    stamp, places = np.zeros(T, dtype=np.int8), np.empty(T + 1, dtype=np.int64)
     # M is kept divided by `shrink`, so that an iteration touches four of its entries.
     shrink = 1.0
     for number in range(candidates.shape[0]):
         for t in range(T):
             slopes[t] = smoothed_hinge_slope(scores[t])
         if number % renew_every == 0:
-            gradient_diagonal(samples, slopes, x, diagonal)
+            gradient_diagonal(samples, slopes, x, stamp, places, diagonal)
         best, at_i, at_j, sign = np.inf, 0, 1, 1.0
         for i in candidates[number]:
             gradient_column(samples, slopes, i, x, c, g)

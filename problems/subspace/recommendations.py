@@ -1,4 +1,4 @@
-"""What ``rmopt fit completion`` runs: ratings in a file become a model, its error, and a list for every user."""
+"""``rmopt fit completion``: from ratings in a file to a model, its error, and a list for every user."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
 
 MODELS: dict[str, Any] = {"als": BiasedALS, "bayesian": BayesianCompletion, "implicit": ImplicitALS}
-# The share of the ratings that the error is measured on.
+# The share of the ratings for the measurement of the error.
 HIDDEN = 0.1
-# Samples of a BayesianCompletion may take so many bytes unless it is asked for.
+# The largest size in bytes of the samples of a BayesianCompletion taken by default.
 ROOM = 2**30
-# Counts that run so far above their median are told of.
+# Counts this far above their median are reported.
 SKEWED = 20.0
 HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
 File = Annotated[
@@ -73,7 +73,7 @@ def completion(
     """
     if weights and model != "implicit":
         raise InvalidInputError("--weights is for --model implicit; say that too, or leave --weights out.")
-    # A play that comes again is another one.
+    # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
     ratings = ratings if names is None else _titled(ratings, names)
@@ -113,7 +113,7 @@ def completion(
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
     for names in table.select_dtypes(["object", "string"]):
-        # A text that begins as a formula of a spreadsheet gets an apostrophe.
+        # A text that looks like a spreadsheet formula gets an apostrophe.
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
@@ -126,7 +126,7 @@ def completion(
 
 
 def _titled(ratings: Ratings, path: Path) -> Ratings:
-    """Return ratings whose items are called as the second column of a file says of the first."""
+    """Return ratings whose items have the names in the second column of a file."""
     frame = read_file(path).frame
     if len(frame.columns) < 2 or ratings.row_names is None:
         raise InvalidInputError(
@@ -146,7 +146,7 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
 
 
 def _measured(run: Run, estimator: CompletionModel, ratings: Ratings, n: int) -> list[dict[str, Any]]:
-    """Return errors of a model and of simpler ones on ratings that they have not seen; say where it is no better."""
+    """Return errors of a model and of simpler ones on held-out ratings, and print where it is no better."""
     held_out = ratings.held_out(run.seed, HIDDEN)
     train, test = ratings.table(~held_out), ratings.table(held_out)
     if train.nnz == 0 or test.nnz == 0:

@@ -1,4 +1,4 @@
-"""Laws as measurements: slopes and errors of manifolds, retractions, costs, engines, samplers and step sizes."""
+"""Numerical checks of laws: slopes and errors for manifolds, retractions, costs, engines, samplers and step sizes."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ __all__ = [
     "run_catalogue",
 ]  # fmt: skip
 
-# A kink near the point bends a Taylor expansion: losses with one in the value, and in the slope.
+# A kink near the point spoils a Taylor expansion: losses with a kink in the value, and in the slope.
 KINKED = ("hinge", "absolute")
 KINKED_SLOPE = ("squared_hinge",)
 
@@ -39,7 +39,7 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
     Parameters
     ----------
     names : sequence of str
-        Only instances whose name contains one of these; all when empty.
+        Only instances whose name contains one of these. Empty means all.
     seed : int
     """
     for instance in instances():
@@ -48,24 +48,24 @@ def run_catalogue(names: Sequence[str] = (), seed: int = 0) -> Iterator[Check]:
 
 
 def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
-    """Return the checks of all laws that a part must obey.
+    """Check all laws that a part must obey.
 
     Parameters
     ----------
     part : object
-        A manifold, with its default retraction and those that it names; a problem, for the laws of its cost; a
-        sampler, a rule of step sizes or a `Proximable`; an `Instance`, with all that belongs to it; or a pair: a
-        retraction and a manifold, a solver and a problem, an engine and a problem.
+        A manifold, checked with all its retractions, a problem, for the laws of its cost, a sampler, a rule of step
+        sizes, a `Proximable`, an `Instance` with all its parts, or a pair: a retraction and a manifold, a solver and
+        a problem, an engine and a problem.
     seed : int
-        For points and directions.
+        The seed for points and directions.
     dtype : dtype, optional
-        np.float32 for the laws in single precision, of manifolds, retractions, problems and instances; of the latter
-        without compiled engines, which have none.
+        np.float32 for the laws in single precision of manifolds, retractions, problems and instances. Compiled
+        engines have none.
 
     Raises
     ------
     InvalidInputError
-        For anything else, and for solvers, engines, samplers and step sizes in single precision.
+        For other objects, and for solvers, engines, samplers and step sizes in single precision.
 
     References
     ----------
@@ -102,9 +102,9 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
 
 
 def _of_instance(part: Instance, seed: int, dtype: Any) -> list[Check]:
-    """Return the checks of a manifold with the retractions, problems and engines that belong to it."""
+    """Check a manifold with its retractions, problems and engines."""
     manifold = part.manifold
-    # A stream of its own: a point and a direction from the same numbers are not in general position.
+    # A separate stream: a point and a direction from the same numbers are not in general position.
     point = None if part.point is None else part.point(np.random.default_rng([seed, 1]))
     checks = check_manifold(manifold, seed, point, dtype)
     for retraction in part.retractions:

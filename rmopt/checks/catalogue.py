@@ -1,7 +1,7 @@
-"""The one catalogue of instances: what `rmopt check` and the law tests run over.
+"""The catalogue of instances for `rmopt check` and the tests of laws.
 
-A package adds its own by an entry point of the group ``rmopt.instances``: a function that returns a
-list of `Instance`.
+A package adds its own by an entry point of the group ``rmopt.instances``, a function that returns a list of
+`Instance`.
 """
 
 import re
@@ -30,7 +30,7 @@ PointMaker = Callable[[np.random.Generator], Any]
 
 @dataclass(frozen=True)
 class Instance:
-    """A manifold with what belongs to it.
+    """A manifold with its retractions and problems.
 
     Attributes
     ----------
@@ -40,11 +40,11 @@ class Instance:
     problems : mapping
         From names to problems on the manifold.
     point : callable, optional
-        Makes the point at which laws are checked from a generator; a random point unless given.
+        Makes the point for the checks from a generator. Defaults to a random point.
     compiled : list of Retraction
-        Those which have a compiled twin with every problem.
+        Those with a compiled engine for every problem.
     batch_size : int
-        Terms per step where compiled engines are checked.
+        Terms per step for checks of compiled engines.
     """
 
     name: str
@@ -91,7 +91,7 @@ def psd_instances() -> list[Instance]:
     for n, k in ((9, 3), (12, 1), (30, 6)):
         manifold = manifolds.PSDFixedRank(n, k)
         made.append(Instance(f"psd-{n}-{k}", manifold, every, _all_problems(manifold), compiled=compiled))
-    # Losses drive matrices of full rank to the edge of the cone: no runs here, only laws.
+    # Losses drive matrices of full rank to the boundary of the cone: no runs here, only laws.
     made.append(Instance("psd-5-5", manifolds.PSDFixedRank(5, 5), every))
     embedded, polar = manifolds.PSDFixedRank(10, 3), manifolds.PolarPSD(10, 3, weight=0.3)
     logistic = {"logistic": _bilinear_problem(polar, "logistic")}
@@ -175,7 +175,7 @@ def _unnamed(manifold: Manifold) -> Instance:
 
 
 def product_instances() -> list[Instance]:
-    """Return products: of curved and flat factors, nested, and some whose factors differ in shape and in kind."""
+    """Return products: of curved and flat factors, nested, and with factors of different shapes and kinds."""
     cone, flat, lines = manifolds.PositiveDefinite(3), manifolds.Euclidean(2, 3), manifolds.Grassmann(6, 2)
     power, agents = manifolds.Power(lines, 3), manifolds.Product([lines] * 3)
     turns = manifolds.SpecialOrthogonal(3, 4)
@@ -240,7 +240,7 @@ def _log_det_problem(
 
 
 def _rows(count: int, width: int, rng: np.random.Generator, share: float = 0.4) -> sp.csr_array:
-    """Return rows of length about 1, of which this share is not zero; two rows are empty."""
+    """Return rows of length about 1 with this share of nonzero numbers and two empty rows."""
     rows = rng.standard_normal((count, width)) * (rng.random((count, width)) < share)
     rows[[3, count // 2]] = 0.0
     return sp.csr_array(rows / np.sqrt(share * width))

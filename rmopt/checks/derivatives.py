@@ -1,4 +1,4 @@
-"""Laws of costs, of their gradients and of their Hessians."""
+"""Laws of costs, their gradients and their Hessians."""
 
 from functools import partial
 from typing import Any
@@ -29,22 +29,22 @@ HESSIAN: list[Law] = []
 
 
 def check_gradient(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> Check:
-    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t²; and the other laws of the cost.
+    """Check the Riemannian gradient: f(R(tξ)) − f(x) − t⟨grad, ξ⟩ falls like t², and the cost obeys its other laws.
 
     Parameters
     ----------
     problem : Problem
     rng : seed or Generator
-        For the point and the direction.
+        The seed for the point and the direction.
     point : object, optional
-        A random point unless given.
+        Defaults to a random point.
     dtype : dtype, optional
-        np.float32 for the laws in single precision; that of the point unless given, and double without a point.
+        np.float32 for the laws in single precision. Defaults to that of the point, and to double without one.
 
     Returns
     -------
     Check
-        The slope, which is at least 2; or where it is and another law of `check_cost` is broken, the first such law.
+        The slope, which must be at least 2, or if it is, the first broken law of `check_cost`, if any.
 
     See Also
     --------
@@ -76,7 +76,7 @@ def check_gradient(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any
 
 
 def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
-    """Check the gradient, and all that a cost says of itself: sums of terms, agents, blocks, a preconditioner.
+    """Check the gradient and all other methods of a cost: sums of terms, agents, blocks, a preconditioner.
 
     Parameters
     ----------
@@ -87,15 +87,15 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
     Returns
     -------
     list of Check
-        The slope of the Taylor error, and one for each law that applies.
+        The slope of the Taylor error, and a check for each law that applies.
 
     See Also
     --------
-    check_gradient : one check in place of a list.
+    check_gradient : one check instead of a list.
     """
     manifold, rng, x = _start(problem, rng, point, dtype)
     vectors = partial(manifold.random_tangent_vector, x, rng)
-    # Of a part with a proximal step the value holds what the gradient does not.
+    # If a part has a proximal step, the value includes it and the gradient does not.
     slopes = along_several(partial(_taylor, problem, x), vectors) if _is_smooth(problem, x) else []
     laws = hold(COST, _subject(problem), _Cost(problem, x, rng), coarseness_of(x))
     return slopes + laws + [check for one in _constraints(problem) for check in check_cost(one, rng, x)]
@@ -104,8 +104,8 @@ def check_cost(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = N
 def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
     """Check the Riemannian Hessian: symmetric, hence linear, and the Taylor error of second order falls like t³.
 
-    The latter is measured along the default retraction where that is of second order, else along geodesics; where
-    neither is known it is left out.
+    The Taylor error is measured along the default retraction if that is of second order, else along geodesics. It is
+    left out if neither is known.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def check_hessian(problem: Problem, rng: Any = 0, point: Any = None, dtype: Any 
     Raises
     ------
     MissingCapabilityError
-        When the manifold or the cost has no second derivatives.
+        If the manifold or the cost has no second derivatives.
     """
     manifold, rng, x = _start(problem, rng, point, dtype)
     vectors = partial(manifold.random_tangent_vector, x, rng)
@@ -149,7 +149,7 @@ def _taylor(problem: Problem, x: Any, v: Any, second: bool = False) -> list[Chec
     if second:
         cause = (
             "the curvature of the manifold is missing, or `hessian` is not the derivative of `gradient`; or the "
-            "retraction is not of the order that it claims (check_retraction tells)"
+            "retraction has not its declared order (see check_retraction)"
         )
         taylor = Law("Hessian", "the Taylor error of second order", cause, 3.0, error)
     else:
@@ -158,7 +158,7 @@ def _taylor(problem: Problem, x: Any, v: Any, second: bool = False) -> list[Chec
     ambient, claim = problem.gradient(x), bend if second else slope
     if not isinstance(ambient, np.ndarray):
         ambient = ambient @ np.random.default_rng(0).standard_normal((ambient.shape[-1], 2))
-    # A derivative that is zero, up to the rounding of the ambient gradient, claims nothing.
+    # A derivative that is zero up to the rounding of the ambient gradient predicts nothing.
     if not abs(claim) > 1e-12 * float(np.linalg.norm(ambient)) * coarseness_of(x):
         claim = 0.0
     return [slope_check(taylor, _subject(problem), abs(value) + abs(slope), coarseness_of(x), power, claim)]
@@ -171,15 +171,15 @@ def _start(problem: Problem, rng: Any, point: Any, dtype: Any) -> tuple[Manifold
 
 
 def _constraints(problem: Problem) -> list[Problem]:
-    """Return problems whose costs are the constraints of this one."""
+    """Return problems with the constraints of this one as costs."""
     return [Problem(problem.manifold, one) for several in problem.constraints for one in several]
 
 
 def _line(manifold: Manifold, x: Any, xi: Any) -> tuple[Any, Any, int]:
-    """Return where a curve begins and along what, both in double precision, and how its errors grow with the step.
+    """Return the start and velocity of a curve in double precision, and the growth of its errors with the step.
 
-    Values along the curve of a point of single precision would drown in their rounding; of a derivative, which the
-    law is about, the step's share alone is rounded.
+    Values along the curve of a point in single precision would drown in rounding. For the law of a derivative only
+    the step's share is rounded.
     """
     if coarseness_of(x) == 1.0:
         return x, xi, 0
@@ -189,7 +189,7 @@ def _line(manifold: Manifold, x: Any, xi: Any) -> tuple[Any, Any, int]:
 
 
 def _straight(manifold: Manifold) -> Any:
-    """Return what moves along curves without acceleration at their start, or None where none is known."""
+    """Return a map along curves without initial acceleration, or None if none is known."""
     if manifold.default_retraction.order >= 2:
         return manifold.retraction
     return manifold.exp if manifold.knows("exp") else None
@@ -199,15 +199,15 @@ def _straight(manifold: Manifold) -> Any:
 
 
 class _Cost:
-    """A cost at a point, with its gradient, and what operators are looked at through."""
+    """A cost at a point, with its gradient and probes of operators."""
 
     def __init__(self, problem: Problem, x: Any, rng: np.random.Generator) -> None:
         self.problem, self.x, self.rng = problem, x, rng
         self.manifold: Any = problem.manifold
-        # What else a cost can do is asked of it law by law.
+        # Each law tests for further methods of the cost.
         self.cost: Any = problem.cost
         self.gradient = problem.gradient(x)
-        # Sizes are those of another point as well: at a minimum there is nothing but rounding.
+        # Sizes are also those of another point, because at a minimum there is only rounding.
         other = problem.manifold.random_point(rng)
         self.value_size = max(abs(self.cost.value(x)), abs(self.cost.value(other)), np.finfo(float).tiny)
         # Operators are never formed: they may be large.
@@ -215,11 +215,11 @@ class _Cost:
         self.size = np.linalg.norm(self.seen(problem.gradient(other)))
 
     def seen(self, ambient: Any) -> Array:
-        """Return an ambient gradient as far as it can be told from others."""
+        """Return the probed numbers of an ambient gradient."""
         return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
 
     def seen_of(self, terms: Array) -> Array:
-        """Return the gradient of some terms in the same way."""
+        """Return the probed numbers of the gradient of some terms."""
         ambient = self.cost.term_gradient(self.x, terms)
         return self.seen(ambient_at(self.manifold, self.x, ambient, self.cost, "term_gradient"))
 
@@ -228,7 +228,7 @@ class _Cost:
         return _relative(np.asarray(found), expected, self.size)
 
     def terms(self) -> Array:
-        """Return all terms, one a row; laws of terms do not apply where the cost is no sum or a stream."""
+        """Return all terms as rows; laws of terms do not apply if the cost is a stream or not a sum."""
         if isinstance(self.cost, FiniteSum) and self.cost.n_terms is not None:
             if self.cost.term_width == 1:
                 return np.arange(self.cost.n_terms)[:, None]
@@ -247,7 +247,7 @@ def _repetition(at: _Cost) -> float:
 
 @law(COST, "an operation in place, such as `point -= …`", 0.0)
 def _purity(at: _Cost) -> float:
-    """Points, terms and directions stay as they are."""
+    """Points, terms and directions stay unchanged."""
     calls: list[tuple[Any, ...]] = [(at.cost.value, at.x), (at.problem.gradient, at.x)]
     if isinstance(at.cost, FiniteSum) and at.cost.n_terms is not None and at.cost.term_width == 1:
         # The last ones: a schedule of zeros is a common slip.
@@ -267,16 +267,16 @@ def _transposed_gradient(at: _Cost) -> float | None:
     return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
 
 
-@law(COST, "the cost depends on the basis or the factors that a point is written in", 1e-08)
+@law(COST, "the cost depends on the basis or the factors of a point", 1e-08)
 def _invariance(at: _Cost) -> float | None:
-    """One point in two forms has one value."""
+    """Two forms of one point have the same value."""
     forms = [_other_form(at.manifold, at.x, at.rng) for _ in range(5)]
     if forms[0] is None:
         return None
     return max(abs(at.cost.value(at.x) - at.cost.value(form)) for form in forms) / at.value_size
 
 
-@law(COST, "a sign or a part that one lacks; a mean; a term or row counted once (np.add.at counts all)", SUMS)
+@law(COST, "a sign or a part missing in one; a mean; a term or row counted once (np.add.at counts all)", SUMS)
 def _terms(at: _Cost) -> float:
     """`term_gradient` of all terms is the gradient, that of i, i, j counts i twice; `row_gradient` has its rows."""
     terms, cost = at.terms(), at.cost
@@ -328,7 +328,7 @@ def _block_gradients(at: _Cost) -> Any:
 
 
 def _is_smooth(problem: Problem, x: Any) -> bool:
-    """Return whether proximal steps, where a cost has them, stay where they are."""
+    """Return whether a cost's proximal steps, if any, do not move the point."""
     cost: Any = problem.cost
     manifold: Any = problem.manifold
     if not hasattr(cost, "proximal_step") or not hasattr(manifold, "block_of"):
@@ -338,7 +338,7 @@ def _is_smooth(problem: Problem, x: Any) -> bool:
 
 @law(COST, "the step has the wrong sign, or `value` lacks that part", SUMS)
 def _proximal_step(at: _Cost) -> Any:
-    """Of length 0 it stays, and longer ones lower the part that is not smooth."""
+    """A step of length 0 stays, and longer ones lower the part that is not smooth."""
     cost, x, step = at.cost, at.x, 1e-4
     if not hasattr(at.cost, "proximal_step") or not hasattr(at.manifold, "block_of"):
         return None
@@ -347,15 +347,15 @@ def _proximal_step(at: _Cost) -> Any:
         return "a step of length 0 moves the point"
     moved = cost.proximal_step(x, block, step)
     move = moved - x
-    # What the smooth part changes by, from the gradients at both ends.
+    # The change of the smooth part, from the gradients at both ends.
     smooth = 0.5 * float(np.vdot(dense(at.gradient) + dense(cost.gradient(moved)), move))
     fall = cost.value(x) + smooth - cost.value(moved)
     return max(0.0, 0.3 * float(np.vdot(move, move)) / step - fall) / at.value_size
 
 
-@law(COST, "one of them was changed, and the other one forgotten: solvers use what is there", SUMS)
+@law(COST, "one of them was changed and the other one not: solvers use either", SUMS)
 def _shortcuts(at: _Cost) -> float:
-    """`value_and_gradient` and `hessian_along` give what `value`, `gradient` and `hessian` give."""
+    """`value_and_gradient` and `hessian_along` agree with `value`, `gradient` and `hessian`."""
     cost, manifold, x = at.cost, at.manifold, at.x
     value, ambient = cost.value_and_gradient(x)
     errors = [abs(value - cost.value(x)) / at.value_size]
@@ -368,7 +368,7 @@ def _shortcuts(at: _Cost) -> float:
     return max(errors)
 
 
-@law(COST, "a weight that is forgotten, or a slope by another variable", SUMS)
+@law(COST, "a missing weight, or a slope by another variable", SUMS)
 def _mixtures(at: _Cost) -> float | None:
     """`mixture` of factors has the value at the sum of their matrices, and its slopes are those of the gradient."""
     if not isinstance(at.cost, ConvexCost):
@@ -381,7 +381,7 @@ def _mixtures(at: _Cost) -> float | None:
     return max(abs(value - local.value) / max(at.value_size, abs(local.value)), _relative(slopes, expected))
 
 
-@law(COST, "a preconditioner that is not: conjugate gradients go astray with it", 1e-08)
+@law(COST, "a preconditioner that is not positive: conjugate gradients fail with it", 1e-08)
 def _preconditioner(at: _Cost) -> Any:
     """`precondition` is symmetric, hence linear, and positive on the tangent space, as is `preconditioner_at`."""
     precondition = at.cost.preconditioner_at(at.x)
@@ -390,7 +390,7 @@ def _preconditioner(at: _Cost) -> Any:
     manifold, x, inner = at.manifold, at.x, at.manifold.inner_product
     a, b = (manifold.random_tangent_vector(x, at.rng) * length for length in (1.0, 2.0))
     if written([(precondition, a)]):
-        return "it changes the vector that it is given"
+        return "it changes its argument"
     of_a, of_b = precondition(a), precondition(b)
     if not min(inner(x, a, of_a), inner(x, b, of_b)) > 0.0:
         return "it is not positive"
@@ -402,7 +402,7 @@ def _preconditioner(at: _Cost) -> Any:
 
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
-    """Return the same point in another basis or other factors; None where it has one form."""
+    """Return the same point in another basis or other factors, or None if it has only one form."""
     if isinstance(x, LowRankPoint):
         P, Q = (_turn(x.rank, rng, x.U) for _ in range(2))
         return LowRankPoint(x.U @ P, adjoint(P) @ x.S @ Q, x.V @ Q)
@@ -417,14 +417,14 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
         return x @ _turn(x.shape[1], rng, x)
     if manifold.knows("exp"):
-        # There and back again: a quotient ends in another form of the point, other manifolds in the same.
+        # There and back: a quotient ends in another form of the point, other manifolds in the same one.
         y = manifold.random_point(rng)
         return manifold.exp(y, manifold.log(y, x))
     return None
 
 
 def _turn(k: int, rng: np.random.Generator, like: Array) -> Array:
-    """Return a random orthogonal or unitary matrix of the field of an array; −1 for one real dimension."""
+    """Return a random orthogonal or unitary matrix of the field of an array, or −1 for one real dimension."""
     if is_complex(like):
         return np.linalg.qr(rng.standard_normal((k, k)) + 1j * rng.standard_normal((k, k)))[0]
     return np.linalg.qr(rng.standard_normal((k, k)))[0] if k > 1 else -np.eye(1)
@@ -433,9 +433,12 @@ def _turn(k: int, rng: np.random.Generator, like: Array) -> Array:
 # Hessians: (problem, x, ξ, η, Hξ)
 
 
-@law(HESSIAN, "a curvature term with wrong sides; a cost of the basis (check_cost tells); or a constant")
+@law(
+    HESSIAN,
+    "a curvature term with wrong sides; a cost that depends on the basis (see check_cost); or a constant",
+)
 def _Hessian_symmetry(about: Any) -> float:
-    """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which a linear map alone obeys."""
+    """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which only holds for a linear map."""
     problem, x, xi, eta, of_xi = about
     inner, norm = problem.manifold.inner_product, problem.manifold.norm
     both = xi + eta * 2.0
@@ -443,9 +446,9 @@ def _Hessian_symmetry(about: Any) -> float:
     return abs(inner(x, of_xi, both) - inner(x, xi, of_both)) / max(1.0, norm(x, of_xi), norm(x, of_both))
 
 
-@law(COST, "a sign, a factor or a part that J and its transposed do not share", SUMS)
+@law(COST, "a sign, a factor or a part that J and its transpose do not share", SUMS)
 def _transposed_residuals(at: _Cost) -> float | None:
-    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩; that Jᵀ is of these residuals the law of the gradient holds."""
+    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩; the law of the gradient tests that Jᵀ belongs to these residuals."""
     if not isinstance(at.cost, ResidualSum):
         return None
     manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)

@@ -21,11 +21,11 @@ from rmopt.namespaces import adjoint, is_complex, real_dot, real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
 GEODESIC = 1e-9
-# Two points are one: a distance by an arccosine has half of the digits left near zero.
+# Limit for equal points: a distance by an arccosine has half of its digits near zero.
 SAME = 1e-7
 # Central differences: their own error is of the size of the square of the step.
 DIFFERENCES = 1e-5
-# Dimension times size from which on the dimension is not counted: it would take memory without bound.
+# The largest dimension times size for which the dimension is counted, to bound the memory.
 LARGE = 4_000_000
 
 MANIFOLD: list[Law] = []
@@ -33,12 +33,12 @@ RETRACTION: list[Law] = []
 
 
 def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
-    """Check the laws of a manifold at a point, those of geodesics included where it knows them.
+    """Check the laws of a manifold at a point, including geodesics if it has them.
 
     Parameters
     ----------
     manifold : Manifold
-        Small: its dimension is counted by projecting random matrices.
+        A small one: its dimension is counted by projecting random matrices.
     rng, point, dtype : optional
         As in `check_gradient`.
 
@@ -68,12 +68,12 @@ def check_retraction(
 ) -> list[Check]:
     """Check the laws of a retraction, and measure its order as slopes.
 
-    R(x, tξ) − x − tξ falls like t². What a retraction is off a geodesic falls like t² for a retraction of order 1,
-    and like t³ for one of order 2; of the difference in the ambient space the tangential part is measured. Where the
-    manifold has no geodesics, the metric is that of the ambient space, and x + tξ takes the place of the geodesic.
+    R(x, tξ) − x − tξ falls like t². The distance from a geodesic falls like t² for a retraction of order 1, and like
+    t³ for one of order 2, measured by the tangential part of the ambient difference. If the manifold has no
+    geodesics, the metric is that of the ambient space, and x + tξ replaces the geodesic.
 
-    Single precision sees an error of ct² only where it is above rounding, and near singular values of size σ a curve
-    bends at steps of σ: there its slopes say nothing.
+    Single precision shows an error of ct² only above rounding, and near singular values of size σ a curve bends at
+    steps of σ: there its slopes are meaningless.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def check_retraction(
     """
     rng = np.random.default_rng(rng)
     start = start_at(manifold, point, rng)
-    # A name, or None; a retraction of another manifold breaks its laws.
+    # A name or None. A retraction of another manifold breaks its laws.
     retraction = retraction if isinstance(retraction, Retraction) else manifold.fitting(retraction)
     x, subject = in_precision(start, dtype), f"{retraction} on {manifold}"
     vectors = partial(manifold.random_tangent_vector, x, rng)
@@ -123,22 +123,22 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list
         return manifold.norm(x, manifold.projection(x, off))
 
     astray = "the curve does not start at x with velocity ξ: a factor, a sign, or another basis"
-    low = "the retraction is of order 1 here; say `order = 1`" if order > 1 else astray
+    low = "the retraction is of order 1 here; set `order = 1`" if order > 1 else astray
     laws = [
         Law("rigidity", "R(x, tξ) − x − tξ", astray, 2.0, rigidity),
-        Law(f"order {order}", "its tangential part beside the geodesic", low, 1.0 + order, bend),
+        Law(f"order {order}", "its tangential difference from the geodesic", low, 1.0 + order, bend),
     ]
     scale, subject = float(np.linalg.norm(dense(start))), f"{retraction} on {manifold}"
     return [slope_check(one, subject, scale, coarseness_of(x)) for one in laws]
 
 
 def _end(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, *t: float) -> Any:
-    """Return the end of a step from copies: what a retraction writes into them is none of the other laws."""
+    """Return the end of a step from copies, so that a retraction that writes into them affects no other law."""
     return retraction(manifold, *deepcopy((x, xi)), *t)
 
 
 def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
-    """Return a point that was given, or refuse it; a random one unless given."""
+    """Return a given point, checked, or by default a random one."""
     instance("manifold", manifold, Manifold, "a Manifold of rmopt")
     if point is None:
         return manifold.random_point(rng)
@@ -164,7 +164,7 @@ class _Tangents:
         self.is_complex = any(map(is_complex, arrays_of(self.x)))
         self.Z, self.Y = self.drawn(self.shape), self.drawn(self.shape)
         self.z = self.another()
-        # Well inside of what `exp` covers once; of many probabilities one is so small that it vanishes before.
+        # Well inside the injectivity radius; of many probabilities one is so small that it vanishes before.
         self.short = 0.3 * min(1.0, manifold.typical_dist)
         for _ in range(6 * manifold.knows("exp")):
             with suppress(Exception):
@@ -173,7 +173,7 @@ class _Tangents:
             self.short *= 0.25
 
     def another(self) -> Any:
-        """Return a random point of the precision of the first one."""
+        """Return a random point in the precision of the first one."""
         return in_precision(self.manifold.random_point(self.rng), real_type(*arrays_of(self.x)))
 
     def drawn(self, shape: Any) -> Array:
@@ -191,24 +191,24 @@ class _Tangents:
         return self.norm(self.x, left - right)
 
     def carriers(self) -> list[Callable[..., Any]]:
-        """Return the transport of the manifold, and that of solvers, which may be the same."""
+        """Return the transport of the manifold and that of solvers, possibly the same."""
         return [self.manifold.transport, partial(self.manifold.default_transport, self.manifold)]
 
     def near(self) -> Any:
-        """Return a point at the distance `short`; where no geodesics are known, the law does not apply."""
+        """Return a point at the distance `short`; the law does not apply without known geodesics."""
         return self.manifold.exp(self.x, self.a * self.short)
 
 
-@law(MANIFOLD, "random_point, or a check_point that asks too much, looks at the form alone, or lets NaN pass")
+@law(MANIFOLD, "random_point, or a check_point that is too strict, tests the form alone, or accepts NaN")
 def _points(at: _Tangents) -> Any:
-    """`check_point` takes random points, and refuses those beside the manifold, and NaN."""
+    """`check_point` accepts random points, and refuses those off the manifold, and NaN."""
     if reason := at.manifold.check_point(at.x) or at.manifold.check_point(at.y):
         return reason
     arrays = arrays_of(at.x)
     if at.manifold.check_point(rebuilt(at.x, [np.full_like(array, np.nan) for array in arrays])) is None:
-        return "it takes a point of NaN"
+        return "it accepts a point of NaN"
     if at.manifold.dim >= sum(_reals(array).size for array in arrays):
-        # Open in the space around it: what is near to a point is a point.
+        # Open in the ambient space: all arrays near a point are points.
         return 0.0
 
     def taken() -> bool:
@@ -216,18 +216,18 @@ def _points(at: _Tangents) -> Any:
         point = in_precision(rebuilt(at.x, moved), real_type(*arrays))
         if at.manifold.check_point(point) is not None:
             return False
-        # In the total space of a quotient every array has a horizontal space, and one of its own.
+        # In the total space of a quotient every array has its own horizontal space.
         once, there = at.embed(at.project(at.Z)), dense(at.manifold.projection(point, at.Z))
         again = np.abs(dense(at.manifold.projection(point, there)) - there).max()
         return not float(again) <= 1e-8 * at.coarseness < float(np.abs(there - once).max())
 
-    # Once in some hundred times noise leaves a length within what single precision must let pass.
-    return "it takes a point with noise of 5 %" if all(taken() for _ in range(3)) else 0.0
+    # Once in some hundred times noise leaves a length within the tolerance of single precision.
+    return "it accepts a point with noise of 5 %" if all(taken() for _ in range(3)) else 0.0
 
 
 @law(MANIFOLD, "numpy's own arrays, such as `np.eye(n)`, and scalars are of double precision", 0.0)
 def _precision(at: _Tangents) -> Any:
-    """What is made at a point has its precision, whatever that of the ambient matrix."""
+    """Results at a point have its precision, whatever that of the ambient matrix."""
     manifold: Any = at.manifold
     x, y, a = at.x, at.y, at.a
     made = {
@@ -246,7 +246,7 @@ def _precision(at: _Tangents) -> Any:
 
 @law(MANIFOLD, "numbers from a global state instead of `rng`")
 def _randomness(at: _Tangents) -> Any:
-    """Equal seeds give equal points and tangent vectors, and other seeds others."""
+    """Equal seeds give equal points and tangent vectors, and different seeds different ones."""
     first, second, other = (at.manifold.random_point(np.random.default_rng(seed)) for seed in (7, 7, 8))
     if at.manifold.dim > 0 and _apart(at.manifold, first, other) == 0.0:
         return "other seeds give the same point"
@@ -258,7 +258,7 @@ def _randomness(at: _Tangents) -> Any:
 
 @law(MANIFOLD, "an operation in place, such as `vector -= …`", 0.0)
 def _manifold_purity(at: _Tangents) -> float:
-    """What its methods are given stays as it is."""
+    """Its methods leave their arguments unchanged."""
     manifold, Z, y = at.manifold, at.drawn(at.shape), at.y
     vector = manifold.random_tangent_vector(at.x, at.rng)
     calls = [
@@ -269,7 +269,7 @@ def _manifold_purity(at: _Tangents) -> float:
 
 
 def written(calls: Sequence[tuple[Any, ...]]) -> float:
-    """Return 1 where one of some functions writes into its arguments, and else 0."""
+    """Return 1 if one of some functions writes into its arguments, and else 0."""
     arguments = [given for _, *given in calls]
     before = [array.copy() for array in arrays_of(arguments)]
     for call, *given in calls:
@@ -284,12 +284,12 @@ def _dimension(at: _Tangents) -> float | None:
     if size * dim > LARGE:
         return None
     images = [_reals(at.embed(at.project(at.drawn(at.shape)))).ravel() for _ in range(min(size, dim + 3))]
-    # Of two images in a line the one is rounding beside the other, more than numpy allows for.
+    # Of two collinear images one is rounding compared with the other, more than numpy allows for.
     rank = float(np.linalg.matrix_rank(np.array(images), rtol=max(1e-12, 2.2e-14 * at.coarseness)))
     return abs(rank - min(dim, len(images)))
 
 
-@law(MANIFOLD, "a factor, or a part that is forgotten")
+@law(MANIFOLD, "a factor, or a missing part")
 def _projection(at: _Tangents) -> float:
     """Projecting twice is projecting once."""
     once = at.project(at.Z)
@@ -302,11 +302,11 @@ def _orthogonality(at: _Tangents) -> float | None:
     Z, Y, PZ, PY = at.Z, at.Y, at.embed(at.project(at.Z)), at.embed(at.project(at.Y))
     error = abs(real_dot(PZ, Y) - real_dot(Z, PY)) / (np.linalg.norm(Z) * np.linalg.norm(Y))
     if isinstance(at.a, Parts) and error > ROUNDING * at.coarseness:
-        # Each part may have its own way.
+        # Each part may do this differently.
         return None
     if error > ROUNDING * at.coarseness and isinstance(at.a, np.ndarray):
         inner = partial(at.inner, at.x)
-        # One that projects what it is given says nothing of other arrays.
+        # An inner product that projects its arguments is undefined for other arrays.
         if abs(inner(Z - PZ, Z - PZ)) > 1e-6 * abs(inner(Z, Z)):
             error = abs(inner(PZ, Y) - inner(Z, PY)) / abs(inner(Z, Z) * inner(Y, Y)) ** 0.5
     return error
@@ -317,7 +317,7 @@ def _duality(at: _Tangents) -> float:
     """⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space."""
     gradient = at.manifold.euclidean_to_riemannian_gradient(at.x, at.Z)
     error = abs(at.inner(at.x, at.a, gradient) - float(real_dot(at.embed(at.a), at.Z)))
-    # Where points are large, ambient vectors of length 1 are long.
+    # At large points ambient vectors of length 1 are long.
     return error / max(1.0, float(np.linalg.norm(at.embed(at.a))))
 
 
@@ -363,7 +363,7 @@ def _transport(at: _Tangents) -> float:
     return max(errors)
 
 
-# The tangent space turns by the step over the least singular value of the point.
+# The tangent space turns by the step divided by the point's least singular value.
 @law(MANIFOLD, "a factor in transport", 0.01)
 def _transport_nearby(at: _Tangents) -> float:
     """A step of 1e-7, or ten roundings in single precision, hardly changes a vector."""
@@ -374,7 +374,7 @@ def _transport_nearby(at: _Tangents) -> float:
 
 @law(MANIFOLD, "a term of `euclidean_to_riemannian_hessian` is missing, or has a wrong sign", 1e-3)
 def _curvature(at: _Tangents) -> float | None:
-    """½ tr(XᴴAX), A = VVᴴ − WWᴴ, has a symmetric Hessian, and bends by it along a retraction of second order."""
+    """½ tr(XᴴAX), A = VVᴴ − WWᴴ, has a symmetric Hessian, its curvature along second-order retractions."""
     manifold: Any = at.manifold
     x, a, b = at.x, at.a, at.b
     if not manifold.knows_hessians:
@@ -392,11 +392,11 @@ def _curvature(at: _Tangents) -> float | None:
 
     G = gradient(manifold.embed_point(x))
     of_a, of_b = (manifold.euclidean_to_riemannian_hessian(x, G, gradient(at.embed(v)), v) for v in (a, b))
-    # Of matrices that are orthogonal the function is constant, and its Hessian nothing but rounding.
+    # For orthogonal matrices the function is constant, and its Hessian is only rounding.
     size = max(at.norm(x, v) for v in (of_a, of_b, manifold.projection(x, gradient(at.embed(a)))))
     error = abs(at.inner(x, of_a, b) - at.inner(x, a, of_b))
     if manifold.default_retraction.order >= 2 and at.coarseness == 1.0:
-        # By five points: near to a lower rank the fourth derivative is large.
+        # By five points, because near a lower rank the fourth derivative is large.
         h = 2e-4 * min(1.0, manifold.typical_dist)
         near, far = (value(t) + value(-t) for t in (h, 2 * h))
         bend = (16.0 * near - far - 30.0 * value(0.0)) / (12.0 * h**2)
@@ -430,13 +430,13 @@ def _distance(at: _Tangents) -> float:
     return max(abs(dist(at.x, end) / at.short - 1.0), *far)
 
 
-@law(MANIFOLD, "dist is no distance: a square, or a constant; or the diameter is too small", SAME)
+@law(MANIFOLD, "dist is not a distance, but a square or a constant; or the diameter is too small", SAME)
 def _triangle(at: _Tangents) -> float:
     """dist(x, y) = dist(y, x) ≤ dist(x, z) + dist(z, y), at most the diameter, and dist(x, x) = 0."""
     x, y, z, dist = at.x, at.y, at.z, at.manifold.dist
     whole = dist(x, y)
     detour = whole - dist(x, z) - dist(z, y)
-    # Points in line leave no room.
+    # Collinear points leave no slack.
     if at.manifold.knows("exp"):
         end = at.near()
         middle = at.manifold.exp(x, at.a * (0.5 * at.short))
@@ -446,7 +446,7 @@ def _triangle(at: _Tangents) -> float:
 
 @law(MANIFOLD, "pair_mean is an end, or a mean in the ambient space", SAME)
 def _midpoint(at: _Tangents) -> float:
-    """`pair_mean` is half the way from both ends."""
+    """`pair_mean` is halfway between both ends."""
     end = at.near()
     middle = at.manifold.pair_mean(at.x, end)
     halves = at.manifold.dist(at.x, middle), at.manifold.dist(middle, end)
@@ -455,7 +455,7 @@ def _midpoint(at: _Tangents) -> float:
 
 @law(MANIFOLD, "with_rank forgets an argument")
 def _other_rank(at: _Tangents) -> Any:
-    """`with_rank` gives the manifold of that rank, with its points and the same retraction."""
+    """`with_rank` returns the manifold of that rank, with its points and the same retraction."""
     manifold = at.manifold
     if not isinstance(manifold, FixedRankManifold):
         return None
@@ -465,13 +465,13 @@ def _other_rank(at: _Tangents) -> Any:
         if (other.rank, tuple(other.shape), other.default_retraction) != wanted:
             return f"with_rank({k}) is {other}, which moves by {other.default_retraction}"
         if reason := other.check_point(other.random_point(at.rng)):
-            return f"a point of with_rank({k}) is none: {reason}"
+            return f"a point of with_rank({k}) is invalid: {reason}"
     return float(abs(manifold.with_rank(manifold.rank).dim - manifold.dim))
 
 
 @law(MANIFOLD, "n_blocks is too small, or block_of counts an entry twice")
 def _blocks(at: _Tangents) -> float | None:
-    """`block_of` projects orthogonally, and the blocks together miss nothing."""
+    """`block_of` projects orthogonally, and the blocks together are complete."""
     manifold: Any = at.manifold
     if not hasattr(manifold, "block_of"):
         return None
@@ -482,7 +482,7 @@ def _blocks(at: _Tangents) -> float | None:
         again, tangent = at.embed(manifold.block_of(of_A, block)), at.embed(at.project(of_A))
         error = max(error, float(np.abs(again - of_A).max()), float(np.abs(tangent - of_A).max()))
         error = max(error, abs(float(real_dot(of_A, B) - real_dot(A, of_B))))
-    # Blocks may overlap, so what none of them sees is found by taking off one after the other, again and again.
+    # Blocks may overlap, so the part outside all of them is found by removing them one by one, repeatedly.
     for _ in range(20):
         for block in range(manifold.n_blocks):
             rest = rest - at.embed(manifold.block_of(rest, block))
@@ -491,7 +491,7 @@ def _blocks(at: _Tangents) -> float | None:
 
 @law(MANIFOLD, "max_step is of another line, or safe_step goes beyond it")
 def _step_bound(at: _Tangents) -> Any:
-    """A straight line stays up to max_step, leaves there, and safe_step is shorter."""
+    """A straight line stays on the manifold up to max_step and leaves there, and safe_step is shorter."""
     manifold: Any = at.manifold
     direction = at.a
     if not hasattr(manifold, "max_step"):
@@ -501,9 +501,9 @@ def _step_bound(at: _Tangents) -> Any:
     bound, safe = manifold.max_step(at.x, direction), manifold.safe_step(at.x, direction)
     start, ray = dense(manifold.embed_point(at.x)), bound * at.embed(direction)
     if reason := manifold.check_point(start + 0.999 * ray):
-        return f"the line is already at 0.999 · max_step: {reason}"
+        return f"the line has already left at 0.999 · max_step: {reason}"
     if manifold.check_point(start + 1.001 * ray) is None:
-        return "the line is still there at 1.001 · max_step"
+        return "the line has not left at 1.001 · max_step"
     return 0.0 if 0.0 < safe <= bound else f"safe_step = {safe:.3g} and max_step = {bound:.3g}"
 
 
@@ -511,7 +511,7 @@ def _step_bound(at: _Tangents) -> Any:
 
 
 class _Curves:
-    """Curves of a retraction from a point: along a random vector, and along one block where there are blocks."""
+    """Curves of a retraction from a point: along a random vector, and along one block if there are blocks."""
 
     def __init__(
         self, retraction: Retraction, manifold: Any, x: Any, xi: Any, rng: np.random.Generator
@@ -529,9 +529,9 @@ class _Curves:
 
 @law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
 def _zero_step(at: _Curves) -> float:
-    """R(x, 0) = x, and R(−x, 0) = −x where −x is a point."""
+    """R(x, 0) = x, and R(−x, 0) = −x if −x is a point."""
     points = [at.x]
-    # Points may come from the very factorisation whose signs the retraction forgets.
+    # Points may come from the same factorisation whose signs the retraction loses.
     if isinstance(at.x, np.ndarray) and at.manifold.check_point(-at.x) is None:
         points.append(-at.x)
     ends = [_end(at.retraction, at.manifold, point, at.manifold.zero_vector(point)) for point in points]
@@ -541,7 +541,7 @@ def _zero_step(at: _Curves) -> float:
 
 @law(RETRACTION, "`t` is used twice, or not at all, or without its sign", 1e-10)
 def _scaling(at: _Curves) -> float:
-    """R(x, ξ, t) = R(x, tξ, 1), for negative t too."""
+    """R(x, ξ, t) = R(x, tξ, 1), also for negative t."""
     return max(_same(at.manifold, at(xi, t), at(t * xi, 1.0)) for xi in at.directions for t in (0.01, -0.01))
 
 
@@ -559,7 +559,7 @@ def _staying(at: _Curves) -> Any:
                 end = at(xi, t)
                 reason = at.manifold.check_point(end) or _other_types(at.x, {"it": end})
             except InvalidInputError as error:
-                # Where there is no reach it may say that the step is too long.
+                # Without a reach it may refuse the step as too long.
                 reason = str(error) if np.isfinite(reach) else None
             if reason:
                 return f"after a step of length {t} {reason}"
@@ -568,7 +568,7 @@ def _staying(at: _Curves) -> Any:
 
 @law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
 def _purity(at: _Curves) -> float:
-    """The point and the vector that it is given stay as they are."""
+    """The given point and vector stay unchanged."""
     return written([(partial(at.retraction, at.manifold), *deepcopy((at.x, at.directions[0])), 0.01)])
 
 
@@ -588,17 +588,17 @@ def _velocity(at: _Curves) -> float | None:
 
 
 def difference_step(coarseness: float) -> float:
-    """Return the step of central differences that balances their error and rounding, or 1e-4 where that is more."""
+    """Return the step of central differences that balances their error and rounding, at least 1e-4."""
     return max(1e-4, float(coarseness * np.finfo(float).eps) ** (1.0 / 3.0))
 
 
 def _reals(array: Array) -> Array:
-    """Return real and imaginary parts beside each other; a real array as it is."""
+    """Return real and imaginary parts side by side, or a real array unchanged."""
     return np.stack([array.real, array.imag]) if is_complex(array) else array
 
 
 def _other_types(x: Any, made: dict[str, Any]) -> str | None:
-    """Return in a sentence what was made in another precision than that of a point, or None."""
+    """Return one sentence on results in another precision than that of a point, or None."""
     wanted = np.result_type(*arrays_of(x))
     for name, thing in made.items():
         kinds = {array.dtype for array in arrays_of(thing) if array.dtype.kind in "fc"}
@@ -608,12 +608,12 @@ def _other_types(x: Any, made: dict[str, Any]) -> str | None:
 
 
 def _apart(manifold: Manifold, a: Any, b: Any) -> float:
-    """Return how far two points lie from each other in the ambient space, relative to their size."""
+    """Return the ambient distance of two points relative to their size."""
     A, B = (dense(manifold.embed_point(point)) for point in (a, b))
     return float(np.linalg.norm(A - B) / max(np.linalg.norm(A), np.finfo(float).tiny))
 
 
 def _same(manifold: Manifold, a: Any, b: Any) -> float:
-    """Return 0 when two points are one, be it in different bases where the manifold can tell."""
+    """Return 0 if two points are the same, also in different bases if the manifold can tell."""
     apart = _apart(manifold, a, b)
     return min(apart, manifold.dist(a, b)) if apart > SAME and manifold.knows("dist") else apart

@@ -1,4 +1,4 @@
-"""Laws, the outcome of holding something against them, and slopes in log-log plots."""
+"""Laws, the results of checking them, and slopes in log-log plots."""
 
 import textwrap
 from collections.abc import Callable, Iterable
@@ -10,36 +10,36 @@ import numpy as np
 from rmopt.core.ambient import Array
 from rmopt.errors import MissingCapabilityError
 
-# A slope is fitted to this many steps, whose logarithms are off the line by less than this.
+# A slope is fitted to this many steps, with logarithms off the line by less than this.
 WINDOW = 5
 STRAIGHT = 0.05
 
 Measure = Callable[[Any], float | str | None]
 
-# Changes of a cost below this share of it may be hidden by its rounding.
+# Changes below this share of a cost may be hidden by rounding.
 HIDDEN = 1e-3
 
-# Of identities between numbers near 1: some thousand roundings.
+# The limit for identities between numbers near 1: some thousand roundings.
 ROUNDING = 1e-12
-# Limits are as many roundings in single precision as in double, but no more than this: a wrong factor is seen.
+# Limits are as many roundings in single precision as in double, but at most this, so that a wrong factor shows.
 LARGEST = 0.01
 
 
 @dataclass(frozen=True)
 class Check:
-    """One law, measured.
+    """The result of checking one law.
 
     Attributes
     ----------
     name : str
         The law.
     subject : str
-        What was checked.
+        The object checked.
     passed : bool
     measured, expected : float
-        An error, NaN where there is none, and its limit; or a slope and the least slope wanted.
+        An error, or NaN if there is none, and its limit, or a slope and the least expected slope.
     detail : str
-        What was measured; for a law that is broken, the likely cause as well.
+        The measured quantity, and for a broken law also the likely cause.
     steps, errors : array or None
         The points of a slope.
     """
@@ -63,7 +63,7 @@ class Check:
 
     @property
     def numbers(self) -> str:
-        """What was measured and what was wanted, such as ``2.001, expected 2``; empty where nothing was measured."""
+        """Measured and expected values, such as ``2.001, expected 2``; empty if nothing was measured."""
         if np.isnan(self.measured):
             return ""
         limit = "expected" if self.steps is not None else "at most"
@@ -77,11 +77,11 @@ class Check:
 
 
 class Law(NamedTuple):
-    """What holds, by an error that is no larger than a limit where it does, and the likely cause where it does not.
+    """A law: an error that must not exceed a limit, and the likely cause if it does.
 
-    `limit` is the largest error that rounding and finite differences explain. `measure` takes what the law is about
-    and returns the error, or a sentence on what is wrong, or None where the law does not apply; nor does it where a
-    capability is missing. Of a slope, `measure` is the error at a step, and `limit` the least power of it.
+    `limit` is the largest error due to rounding and finite differences. `measure` takes the subject of the law and
+    returns the error, or a sentence on the fault, or None if the law does not apply. It does not apply either if a
+    capability is missing. For a slope, `measure` is the error at a step, and `limit` the least power.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Law(NamedTuple):
 
 
 def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
-    """Return a decorator that adds a function to some laws: its name is theirs, and its docstring what they say."""
+    """Return a decorator that adds a function to some laws: its name is theirs, and its docstring their text."""
 
     def add(measure: Measure) -> Measure:
         says = (measure.__doc__ or "").removesuffix(".")
@@ -103,7 +103,7 @@ def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") ->
 
 
 def hold(laws: Iterable[Law], subject: str, about: Any, coarseness: float = 1.0) -> list[Check]:
-    """Hold something against all laws that apply to it; `coarseness` is that of the points."""
+    """Check all laws that apply to a subject; `coarseness` is that of the points."""
     checks = []
     for name, says, cause, least, measure in laws:
         error, limit = np.nan, min(least * coarseness, max(least, LARGEST))
@@ -114,7 +114,7 @@ def hold(laws: Iterable[Law], subject: str, about: Any, coarseness: float = 1.0)
         except (MissingCapabilityError, NotImplementedError):
             continue
         except Exception as failure:
-            # Whatever a wrong part does is the finding.
+            # Any error of a wrong part is the finding.
             found = f"it raised {type(failure).__name__}: {failure}"
         if found is None:
             continue
@@ -133,14 +133,13 @@ def slope_check(
 ) -> Check:
     """Return the check that an error falls with at least the expected power of the step, less 0.15.
 
-    The slope is fitted to five consecutive steps: the smallest that stand well above rounding, which is that of
-    numbers of the size `scale`, and lie on a line. An error that never stands above rounding is exact, and its slope
-    counts as infinite. Large steps may leave the domain; an error that is not finite at a small step fails.
-    In single precision, which sees less far, steps are closer to each other, and rounding is what is seen of it at
-    the smallest steps: a bound by the size alone would hide half of the range. It grows with a `power` of the step.
-    Where the last term that the error lacks, a `claim` times the power before the expected one, could be wrong by a
-    tenth and nobody would see it, for a constant has rounded it away, the check fails; where it fails beside such a
-    constant, that is named before other causes.
+    The slope is fitted to five consecutive steps: the smallest with errors well above the rounding of numbers of the
+    size `scale`, and on a line. An error that never exceeds rounding is exact, and its slope counts as infinite.
+    Large steps may leave the domain; an error that is not finite at a small step fails. In single precision, with its
+    smaller range, steps are closer together, and rounding is estimated at the smallest steps: a bound by the size
+    alone would hide half of the range. It grows with a `power` of the step. The check also fails if the last term
+    that the error lacks, a `claim` times the power before the expected one, could be wrong by a tenth unnoticed,
+    because a constant has rounded it away. Such a constant is named before other causes.
     """
     name, detail, cause, expected, error_at = law
     steps = np.logspace(0.0, -6.0, 37 if coarseness == 1.0 else 49)
@@ -150,7 +149,7 @@ def slope_check(
             with np.errstate(all="ignore"):
                 signed[place] = error_at(float(t))
         except Exception as failure:
-            # The step left the domain of the retraction, or a wrong part ends anywhere.
+            # The step left the domain of the retraction, or a wrong part ends elsewhere.
             raised = f": at the last it raised {type(failure).__name__}: {failure}"
     errors, grown = np.abs(signed), steps**power
     bad = np.flatnonzero(~np.isfinite(errors))
@@ -169,13 +168,13 @@ def slope_check(
 
         slope = fitted(errors)
         claimed = claim * steps ** (expected - 1.0)
-        # The size is that of the cost, of which what changes is a small share.
+        # The size is that of the cost, whose change is a small share.
         if claim != 0.0 and np.abs(signed + claimed)[first:].max() < HIDDEN * scale:
             hides = "a constant that hides it in its rounding; subtract it from the cost"
             if not slope >= expected - 0.15:
-                cause = f"{hides}, and look again; or {cause}"
+                cause = f"{hides}, and check again; or {cause}"
             elif max(fitted(np.abs(signed + off * claimed)) for off in (-0.1, 0.1)) >= expected - 0.15:
-                slope, cause, detail = np.nan, hides, f"{detail}, which is not seen"
+                slope, cause, detail = np.nan, hides, f"{detail}, which is not visible"
     passed = bool(slope >= expected - 0.15)
     detail = f"slope of {detail}" if passed else f"slope of {detail}; likely cause: {cause}"
     return Check(name, subject, passed, slope, expected, detail, steps, errors)
@@ -184,10 +183,10 @@ def slope_check(
 def along_several(
     measure: Callable[[Any], list[Check]], vectors: Callable[[], Any], first: Any = None
 ) -> list[Check]:
-    """Return slopes along a tangent vector; of those that are broken the best of two others.
+    """Return slopes along a tangent vector, or for broken ones the best of two others.
 
-    Noise may bend a slope, in single precision above all, and so may a coefficient that nearly vanishes along one
-    direction: of 400 random quadratic costs one. A part that is wrong is wrong in all directions.
+    Noise may spoil a slope, above all in single precision, and so may a coefficient that nearly vanishes along one
+    direction: for one of 400 random quadratic costs. A wrong part is wrong in all directions.
     """
     slopes = measure(vectors() if first is None else first)
     for _ in range(2):
@@ -197,7 +196,7 @@ def along_several(
 
 
 def _fitted_slope(x: Array, y: Array) -> float:
-    """Return the slope at the far end of a curve, from the last window that rounding does not bend."""
+    """Return the slope at the far end of a curve, from the last window that rounding does not spoil."""
     if len(x) < 3:
         return float(np.inf)
     fits = []

@@ -1,4 +1,4 @@
-"""Laws of terms with kinks: of their proximal maps, and of the slopes of these."""
+"""Laws of nonsmooth terms: of their proximal maps and the slopes of these."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from rmopt.costs.proximable import LEAST, Proximable, excess
 from rmopt.namespaces import real_dot
 
 PROXIMABLE: list[Law] = []
-# A kink may lie between the ends of a difference: of so many points one must be clear of them.
+# A kink may lie between the ends of a difference: one of this many points must be clear of them.
 POINTS, SHORT, DIFFERENCES = 5, 1e-6, 1e-6
 
 
@@ -23,7 +23,7 @@ def check_proximable(h: Proximable, shape: tuple[int, ...] = (6, 4), rng: Any = 
     ----------
     h : Proximable
     shape : tuple of int
-        Of the arrays that it is a function of.
+        The shape of its arrays.
     rng : seed or Generator
 
     Returns
@@ -48,7 +48,7 @@ def check_proximable(h: Proximable, shape: tuple[int, ...] = (6, 4), rng: Any = 
 
 
 class _Term:
-    """A term at pairs of points, for which its kinks are near and far."""
+    """A term at pairs of points, near its kinks and far from them."""
 
     def __init__(self, h: Proximable, shape: tuple[int, ...], rng: np.random.Generator) -> None:
         self.h, self.rng = h, rng
@@ -58,7 +58,7 @@ class _Term:
         ]
 
     def slopes(self) -> list[tuple[Array, Array, Array, Array]]:
-        """Return directions, two for each point, and what the slope makes of them."""
+        """Return directions, two for each point, and their images under the slope."""
         found = []
         for z, w, t in self.pairs:
             along = self.h.prox_slope(z, t)
@@ -68,16 +68,16 @@ class _Term:
 
 @law(PROXIMABLE, "an operation in place", 0.0)
 def _purity(at: _Term) -> float:
-    """Points and directions stay as they are."""
+    """Points and directions stay unchanged."""
     calls: list[tuple[Any, ...]] = [(at.h.value, at.pairs[0][0])]
     for z, w, t in at.pairs:
         calls += [(at.h.prox, z, t), (at.h.prox_slope, z, t), (at.h.prox_slope(z, t), w)]
     return written(calls)
 
 
-@law(PROXIMABLE, "`is_finite` is wrong: it is for constraints alone that h is infinite somewhere", 0.0)
+@law(PROXIMABLE, "`is_finite` is wrong: h is infinite somewhere only for constraints", 0.0)
 def _finiteness(at: _Term) -> str | float:
-    """`value` is a number, finite everywhere where `is_finite` says so and always at the ends of `prox`."""
+    """`value` is a number, finite everywhere if `is_finite` and always at the ends of `prox`."""
     free = [at.h.value(s * z) for z, *_ in at.pairs for s in (1.0, 1e3)]
     ends = [at.h.value(at.h.prox(z, t)) for z, _, t in at.pairs]
     if not np.isfinite(ends + (free if at.h.is_finite else [])).all():
@@ -103,12 +103,12 @@ def _firmness(at: _Term) -> float:
 
 @law(PROXIMABLE, "the derivative of `prox` by z, not by t, and at this t", DIFFERENCES)
 def _slope(at: _Term) -> float:
-    """`prox_slope` is what differences of `prox` are; at one of five points, for there are kinks."""
+    """`prox_slope` agrees with differences of `prox` at one of five points, because of kinks."""
     errors = []
     for z, w, t in at.pairs:
         there, back = (at.h.prox(z + s * w, t) for s in (SHORT, -SHORT))
         errors.append(np.linalg.norm((there - back) / (2.0 * SHORT) - at.h.prox_slope(z, t)(w)))
-    # The larger half: a slope that is wrong is so at most points, a kink is between the ends of few differences.
+    # The larger half: a wrong slope is wrong at most points, and few differences contain a kink.
     return float(np.median(errors)) / float(np.linalg.norm(w))
 
 
@@ -120,7 +120,7 @@ def _slope_symmetry(at: _Term) -> float:
     )
 
 
-@law(PROXIMABLE, "the slope of z − prox in place of that of prox, or a sign")
+@law(PROXIMABLE, "the slope of z − prox instead of that of prox, or a sign")
 def _slope_bounds(at: _Term) -> float:
-    """The eigenvalues of `prox_slope` are from 0 to 1: ⟨w, Dw⟩ ≥ ‖Dw‖²."""
+    """The eigenvalues of `prox_slope` are between 0 and 1: ⟨w, Dw⟩ ≥ ‖Dw‖²."""
     return max(float(np.vdot(Dw, Dw) - np.vdot(w, Dw)) / float(np.vdot(w, w)) for w, _, Dw, _ in at.slopes())

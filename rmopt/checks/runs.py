@@ -1,4 +1,4 @@
-"""The laws of what runs: solvers, engines, samplers and rules of step sizes."""
+"""Laws of solvers, engines, samplers and rules of step sizes."""
 
 import copy
 import tempfile
@@ -36,18 +36,18 @@ STEP_SIZE: list[Law] = []
 
 
 def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: Any = None) -> list[Check]:
-    """Check where a solver's runs on a problem end, and that they can be repeated, cut off and gone on with.
+    """Check that a solver's runs on a problem end well, and can be repeated, interrupted and resumed.
 
-    It is run several times to the end of its budget, so take a small one.
+    The solver runs several times to the end of its budget, so take a small one.
 
     Parameters
     ----------
     solver : Solver
     problem : Problem
     rng : seed or Generator
-        For the seed of the runs.
+        The source of the runs' seed.
     initial_point : point, optional
-        A random point unless given.
+        Defaults to a random point.
 
     Returns
     -------
@@ -57,7 +57,7 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     Raises
     ------
     MissingCapabilityError
-        When the solver cannot run on the problem.
+        If the solver cannot run on the problem.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     instance("problem", problem, Problem, "a Problem")
     seed = int(np.random.default_rng(rng).integers(2**31))
     subject = f"{type(solver).__name__} with {type(problem.cost).__name__} on {problem.manifold}"
-    # What the solver does not find in the problem is no law that is broken.
+    # A capability that the problem lacks is not a broken law.
     solver.check_problem(problem)
     solver.prepare(problem, seed)
     return hold(SOLVER, subject, _Runs(solver, problem, seed, initial_point))
@@ -91,22 +91,22 @@ def check_engine(
 ) -> list[Check]:
     """Check that an engine follows the reference to 1e-10, splits exactly, and is packed and unpacked without loss.
 
-    Where the cost and the manifold have blocks it is the engine of coordinate descent: half of the steps are of a
-    fixed size, half by exact line search. The latter are compared in legs of 20 steps from the reference's points:
+    If the cost and the manifold have blocks, it is the engine of coordinate descent: half of the steps have a fixed
+    size, half use exact line search. The latter are compared in legs of 20 steps from the reference's points, because
     the zigzag of steepest descent is sensitive to rounding.
 
     Parameters
     ----------
     problem : Problem
     retraction : Retraction, optional
-        The manifold's default retraction unless given.
+        Defaults to the manifold's.
     rng : seed or Generator
     steps : int
     step_size : float
     batch_size : int
         Terms per step.
     engine : {"compiled", "reference"} or Engine
-        One of the library's, or one of your own for this problem.
+        An engine of the library, or your own for this problem.
     """
     instance("problem", problem, Problem, "a Problem")
     rng = np.random.default_rng(rng)
@@ -133,13 +133,13 @@ def check_engine(
 
 
 def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) -> list[Check]:
-    """Check that a sampler draws terms that exist, the same ones for the same generator, whatever it drew before.
+    """Check that a sampler draws existing terms, and the same ones for equal generators, whatever it drew before.
 
     Parameters
     ----------
     sampler : Sampler
     n_terms : int, optional
-        How many terms, blocks or edges there are; the sampler's own `n_terms` unless given.
+        The number of terms, blocks or edges. Defaults to the sampler's own `n_terms`.
     rng : seed or Generator
     """
     instance("sampler", sampler, Sampler, "a Sampler")
@@ -149,13 +149,13 @@ def check_sampler(sampler: Sampler, n_terms: int | None = None, rng: Any = 0) ->
 
 
 def check_step_size(rule: StepSize, steps: int = 1_000_000) -> list[Check]:
-    """Check that a rule gives finite step sizes that are not negative and depend on the number of the step alone.
+    """Check that a rule's step sizes are finite, not negative, and depend on the number of the step alone.
 
     Parameters
     ----------
     rule : StepSize
     steps : int
-        Those of the longest run.
+        The number of steps of the longest run.
     """
     instance("rule", rule, StepSize, "a StepSize, for example Constant(0.1)")
     return hold(STEP_SIZE, str(rule), (rule, integer("steps", steps, 1)))
@@ -166,7 +166,7 @@ def check_step_size(rule: StepSize, steps: int = 1_000_000) -> list[Check]:
 
 @dataclass
 class _Runs:
-    """A solver on a problem; `whole` is one run from start to end, made when first asked for."""
+    """A solver on a problem; `whole` is one run from start to end, made on first use."""
 
     solver: Solver
     problem: Problem
@@ -182,7 +182,7 @@ class _Runs:
         return self.solver.run(self.problem, start, **{"random_state": self.seed} | options)
 
     def first(self, start: Any = None) -> Any:
-        """Return the point at which a run begins."""
+        """Return the initial point of a run."""
         start = self.start if start is None else start
         state = next(iter(self.solver.iterate(self.problem, start, random_state=self.seed)))
         return self.solver.point(self.solver.prepare(self.problem, self.seed), state)
@@ -194,9 +194,9 @@ def apart(a: Any, b: Any) -> float:
     return max(float(np.abs(left - right).max(initial=0.0)) for left, right in pairs)
 
 
-@law(SOLVER, "a `begin` with a start of its own, or a step that leaves the manifold", 1e-10)
+@law(SOLVER, "a `begin` with another start, or a step that leaves the manifold", 1e-10)
 def _ends(runs: _Runs) -> Any:
-    """A run begins at the point that it is given, also at another run's result, and ends at one of the manifold."""
+    """A run begins at the given point, also at another run's result, and ends on the manifold."""
     manifold, end = runs.problem.manifold, runs.whole.point
     if reason := manifold.check_point(end):
         return reason
@@ -204,9 +204,9 @@ def _ends(runs: _Runs) -> Any:
     return float(np.linalg.norm(begun - given) / max(1.0, float(np.linalg.norm(given))))
 
 
-@law(SOLVER, "steps in the wrong direction, or too long ones; or `finished` says `Converged` too early")
+@law(SOLVER, "steps in the wrong direction, or too long ones; or `finished` returns `Converged` too early")
 def _descent(runs: _Runs) -> Any:
-    """The cost at the end is not above that at the start; where a run converged, it or the gradient has fallen."""
+    """The cost at the end is not above that at the start, and it or the gradient has fallen if a run converged."""
     problem, ends = runs.problem, (runs.first(), runs.whole.point)
     begun, ended = map(problem.value, ends)
     if runs.whole.converged and not ended < begun and problem.cost.has_gradient:
@@ -216,21 +216,21 @@ def _descent(runs: _Runs) -> Any:
     return max(0.0, ended - begun) / max(1.0, abs(begun))
 
 
-@law(SOLVER, "numbers from a generator of its own, or a memory of earlier runs", 0.0)
+@law(SOLVER, "numbers from another generator, or a memory of earlier runs", 0.0)
 def _repetition(runs: _Runs) -> float:
-    """Equal seeds give equal bits, also after another run, and in a copy of the solver."""
+    """Equal seeds give bit-identical results, also after another run, and in a copy of the solver."""
     alone = copy.deepcopy(runs.solver).run(runs.problem, runs.start, random_state=runs.seed).point
     runs.run(random_state=runs.seed + 1)
     return max(apart(again, runs.whole.point) for again in (runs.run().point, alone))
 
 
-@law(SOLVER, "the state leaves out something that the next step looks at; or `run` asks no criterion", 0.0)
+@law(SOLVER, "the state lacks something that the next step needs; or `run` ignores criteria", 0.0)
 def _resumption(runs: _Runs) -> Any:
-    """A run ends where it is stopped, and one that goes on from there by its checkpoint gives the bits of one run."""
+    """A run ends at its stop, and one resumed there from its checkpoint is bit-identical to one run."""
     whole, half = runs.whole, runs.whole.steps // 2
     if half == 0:
         return None
-    # Criteria are asked where a recorder looks.
+    # Criteria are evaluated when a recorder measures.
     recorder = Recorder({"nothing": lambda point: 0.0}, at=[half])
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Checkpoint(Path(folder) / "run.npz", every_seconds=0)
@@ -243,9 +243,9 @@ def _resumption(runs: _Runs) -> Any:
     return apart(parted.point, whole.point)
 
 
-@law(SOLVER, "a run changes the solver, which other runs share; what changes belongs into the state", 0.0)
+@law(SOLVER, "a run changes the solver, which other runs share; keep changing values in the state", 0.0)
 def _solver_purity(runs: _Runs) -> Any:
-    """A run changes neither the solver nor the initial point, nor a step the state before it."""
+    """A run changes neither the solver nor the initial point, and a step does not change the state before it."""
     start, before = runs.first(), written(sorted(vars(runs.solver).items()))
     kept = [array.copy() for array in arrays_of(start)]
     runs.run(start)
@@ -253,23 +253,23 @@ def _solver_purity(runs: _Runs) -> Any:
     state = next(states)
     begun = written(state)
     next(states, None)
-    # An engine may use its state up.
+    # An engine may overwrite its state.
     if written(state) != begun and not isinstance(runs.solver, ScheduledSolver):
-        return "`advance` changed the state that it was given; it returns a new one"
+        return "`advance` changed the given state; return a new one"
     if written(sorted(vars(runs.solver).items())) != before:
-        return "the solver is another one after it"
+        return "the solver differs afterwards"
     return apart(kept, start)
 
 
-@law(SOLVER, "`observe` tells of another point, or of another cost", 1e-6)
+@law(SOLVER, "`observe` reports another point, or another cost", 1e-6)
 def _observed(runs: _Runs) -> float | None:
-    """A cost or gradient_norm that `observe` tells is that of the problem at the point, relative to its size."""
+    """A cost or gradient_norm from `observe` is that of the problem at the point, relative to its size."""
     problem, half = runs.problem, runs.run(stop=MaxSteps(max(1, runs.whole.steps // 2)))
     errors = []
     for row, point in zip(half.history[:1] + half.history[-1:], (runs.first(), half.point), strict=False):
         seen = [("cost", problem.value(point))]
         if not problem.constraints and "gradient_norm" in row:
-            # With some it is the gradient of a Lagrangian.
+            # With some solvers it is the gradient of a Lagrangian.
             seen.append(("gradient_norm", problem.manifold.norm(point, problem.riemannian_gradient(point))))
         errors += [abs(row[name] - size) / max(1.0, abs(size)) for name, size in seen if name in row]
     return float(np.max(errors)) if errors else None
@@ -300,7 +300,7 @@ class _Legs(NamedTuple):
 # Rounding, amplified by the steps.
 @law(ENGINE, "a step that differs from gradient, projection and retraction, or does nothing", 1e-10)
 def _compiled_engine(run: _Legs) -> Any:
-    """It follows the reference, relative to the size of the point, by more than 1e-3 from its start."""
+    """It follows the reference, relative to the size of the point, and moves by more than 1e-3."""
     error, point = 0.0, run.start
     for first in range(0, len(run.etas), run.leg):
         found, point = (
@@ -313,9 +313,9 @@ def _compiled_engine(run: _Legs) -> Any:
     return error if moved > 1e-3 else f"it moves by {moved:.1e}: by too small steps, or none"
 
 
-@law(ENGINE, "the state or its `pack` leaves out something that the next step looks at, or rounds it", 0.0)
+@law(ENGINE, "the state or its `pack` lacks something that the next step needs, or rounds it", 0.0)
 def _exact_split(run: _Legs) -> float:
-    """Two runs, with a state that is packed and unpacked between them, give the bits of one run."""
+    """Two runs, with a state packed and unpacked between them, are bit-identical to one run."""
     engine, steps = run.tried, len(run.etas)
     whole = run.advanced(engine, engine.load(run.start), 0, steps)
     state = run.advanced(engine, engine.load(run.start), 0, 2 * steps // 5)
@@ -327,7 +327,7 @@ def _exact_split(run: _Legs) -> float:
 
 @law(SAMPLER, "`draw` or `block_size`, or numbers that count from 1, or of other data", 0.0)
 def _draws(about: Any) -> Any:
-    """One row of integers for each step, which are among the terms that there are."""
+    """One row of integers for each step, all of them existing terms."""
     sampler, _, count, seed = about
     found = sampler.draw(np.random.default_rng(seed), 0, sampler.block_size)
     if found.ndim != 2 or len(found) != sampler.block_size or not np.issubdtype(found.dtype, np.integer):
@@ -338,12 +338,12 @@ def _draws(about: Any) -> Any:
     return 0.0
 
 
-@law(SAMPLER, "a generator of its own, or a memory of earlier draws: resumed runs differ", 0.0)
+@law(SAMPLER, "another generator, or a memory of earlier draws: resumed runs differ", 0.0)
 def _repeatability(about: Any) -> float:
     """A block depends on its generator and number alone."""
     sampler, other, _, seed = about
     size = sampler.block_size
-    # A copy that meets another generator first.
+    # A copy that uses another generator first.
     other.draw(np.random.default_rng(seed + 1), 0, size)
     found = [each.draw(np.random.default_rng(seed), size, size) for each in (sampler, sampler, other)]
     return float(not all(np.array_equal(found[0], again) for again in found[1:]))
@@ -351,7 +351,7 @@ def _repeatability(about: Any) -> float:
 
 @law(
     STEP_SIZE,
-    "division by the number of the step, which counts from 0; a fall below 0; or counted calls",
+    "division by the number of the step, which counts from 0; negative values; or counted calls",
     0.0,
 )
 def _step_sizes(about: Any) -> Any:

@@ -12,8 +12,7 @@ __all__ = ["main"]
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line with some arguments, by default those of the process, and exit.
 
-    The status is 0 on success, 1 when a check failed, 2 for unusable input, 130 when interrupted, 143 when
-    terminated.
+    The status is 0 on success, 1 if a check failed, 2 for unusable input, 130 if interrupted, 143 if terminated.
     """
     with signals_raise(), one_line_errors():
         from rmopt.cli.commands import app
@@ -28,6 +27,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             app(args=None if argv is None else list(argv), prog_name="rmopt")
         finally:
             warnings.formatwarning = usual
-            # What is wrong with standard output is said here, and not when Python ends.
+            # Errors of standard output are reported here, and not when Python ends.
             for stream in streams:
                 stream.flush()

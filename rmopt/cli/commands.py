@@ -1,4 +1,4 @@
-"""The commands of ``rmopt``: best, fit, serve, data, run, list, check. What they run is found by entry points."""
+"""The commands of ``rmopt``: best, fit, serve, data, run, list, check. Entry points name the code that they run."""
 
 from importlib.metadata import version
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Errors that a user can mend become one line; errors in the program keep their traceback."""
+"""Errors that a user can correct become one line, and errors in the program keep their traceback."""
 
 import signal
 import sys
@@ -22,18 +22,18 @@ def fail(sentence: str, status: int = 2) -> NoReturn:
 
 
 def _raises(number: int, frame: Any) -> NoReturn:
-    """Do what a signal does: raise, and raise again a second later if a library has swallowed it."""
+    """Raise like a signal, and again a second later if a library has swallowed it."""
     ended = KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number)
 
     def look(*_: Any) -> None:
-        # What is on its way out is the exception that is being handled, or a context of it.
+        # The exception on its way out is the one being handled, or in its context.
         seen = sys.exception()
         while seen is not None and seen is not ended:
             seen = seen.__context__
         if seen is None:
             raise ended
 
-    # Importlib's and LLVM's callbacks are among those whose exceptions are printed and forgotten.
+    # Exceptions in callbacks, such as importlib's and LLVM's, are printed and lost.
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, look)
         signal.setitimer(signal.ITIMER_REAL, 1.0, 1.0)
@@ -49,7 +49,7 @@ def signals_raise() -> Iterator[None]:
             stack.callback(signal.signal, signal.SIGALRM, signal.getsignal(signal.SIGALRM) or signal.SIG_DFL)
             stack.callback(signal.setitimer, signal.ITIMER_REAL, 0.0)
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Neither what is ignored, nor what was set from outside of Python and could not be set again.
+            # Neither ignored signals, nor handlers from outside Python, which could not be restored.
             if main and signal.getsignal(number) not in (signal.SIG_IGN, None):
                 stack.callback(signal.signal, number, signal.signal(number, _raises))
         yield
@@ -59,7 +59,7 @@ def signals_raise() -> Iterator[None]:
 def one_line_errors(left: Callable[[], str] = str) -> Iterator[None]:
     """Turn an error of rmopt, a signal, or an error of the output, into one line and an exit status.
 
-    `left` tells what an interrupted command leaves behind.
+    `left` describes the results of an interrupted command.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What packages register by entry points: found by name, listed without an import, and made a command."""
+"""Entry points of packages: found by name, listed without an import, and turned into commands."""
 
 import ast
 import difflib
@@ -17,12 +17,12 @@ from typer.models import ArgumentInfo, ParameterInfo
 from rmopt.errors import InvalidInputError
 
 EXPERIMENTS, MODELS, DATASETS = "rmopt.experiments", "rmopt.models", "rmopt.datasets"
-# What stands for a value in the help.
+# The placeholders of values in the help.
 PLACEHOLDERS = {int: "N", float: "X", str: "TEXT", Path: "PATH"}
 
 
 def path(text: str) -> Path:
-    """Return the path that an option names; an empty one would be the current folder."""
+    """Return the path of an option, and refuse an empty one, which would be the current folder."""
     if not text.strip():
         raise typer.BadParameter("it is empty; give a name, or a dot for the current folder.")
     return Path(text)
@@ -52,20 +52,20 @@ def _plain(value: Any) -> Any:
 
 
 def registered(group: str) -> list[EntryPoint]:
-    """Return the entry points of a group, sorted by name; nothing is imported."""
+    """Return the entry points of a group, sorted by name, without an import."""
     return sorted(entry_points(group=group), key=lambda entry: entry.name)
 
 
 def load(name: str, group: str) -> Callable[..., Any]:
-    """Import what a group has by a name, or say which names there are, or why it cannot be imported."""
+    """Import an entry point of a group by its name; the error lists the names, or the cause."""
     entries = registered(group)
     for entry in (entry for entry in entries if entry.name == name):
         try:
             return entry.load()
         except (ImportError, AttributeError) as error:
             raise InvalidInputError(
-                f"{name!r}, which is {entry.value}, cannot be imported ({error}); install what it needs, or tell its "
-                "author."
+                f"{name!r}, which is {entry.value}, cannot be imported ({error}); install its requirements, or "
+                "report it to its author."
             ) from error
     names = [entry.name for entry in entries]
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
@@ -76,7 +76,7 @@ def load(name: str, group: str) -> Callable[..., Any]:
 def describe(group: str) -> list[dict[str, str]]:
     """Return name, description and package of the entry points of a group.
 
-    What its source describes is not imported, which would take seconds.
+    Objects described in their source are not imported, which would take seconds.
     """
     found = []
     for entry in registered(group):
@@ -121,7 +121,7 @@ def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Cal
     parameters += COMMON.values()
     hints = get_type_hints(_common_options, include_extras=True)
     hints |= get_type_hints(experiment, include_extras=True)
-    # The help is what comes before the numpydoc sections.
+    # The help is the text before the numpydoc sections.
     text = re.split(r"\n\n.*\n-+\n", inspect.getdoc(experiment) or "", maxsplit=1)[0]
     for parameter in parameters:
         kind, *infos, _ = get_args(Annotated[hints[parameter.name], None])

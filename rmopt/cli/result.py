@@ -1,4 +1,4 @@
-"""What a run leaves: ``result.json``, one object of one shape for all, and a table that fits the terminal."""
+"""The output of a run: ``result.json``, in the same form for all, and a table that fits the terminal."""
 
 import json
 import math
@@ -16,12 +16,12 @@ import rmopt
 from rmopt.cli.registry import as_json
 from rmopt.experiments import Outcome
 
-# Characters of a text in a table.
+# The largest number of characters of a text in a table.
 LONGEST = 60
 
 
 def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
-    """Return the object that ``result.json`` holds; what JSON cannot hold is refused."""
+    """Return the object of ``result.json``, and refuse values that JSON cannot hold."""
     packages = {package: version(package) for package in ("numpy", "scipy", "numba", "scikit-learn")}
     result = {"experiment": experiment, "data": outcome.data, "parameters": outcome.parameters, "seed": seed}
     result["versions"] = {"python": platform.python_version(), "rmopt": rmopt.__version__} | packages
@@ -31,7 +31,7 @@ def result_of(experiment: str, seed: int, outcome: Outcome) -> dict[str, Any]:
 
 
 def print_description(found: Mapping[str, Any]) -> None:
-    """Print what ``rmopt data`` finds: data sets, or of one its columns, what is odd, and which commands take it."""
+    """Print the output of ``rmopt data``: data sets, or the columns, oddities and commands of one of them."""
     console = Console(highlight=False, markup=False)
     if "source" in found:
         console.print(f"{found['source']}: {found['holds'] or 'cannot be used yet'}\n", soft_wrap=True)
@@ -53,10 +53,10 @@ def print_description(found: Mapping[str, Any]) -> None:
 
 
 def print_rows(console: Console, rows: Sequence[Mapping[str, Any]], headings: Mapping[str, str]) -> None:
-    """Print rows as a table; where it is wider than the console as several, each with the first column.
+    """Print rows as a table, or several with the same first column if it is wider than the console.
 
     Rows are mappings from snake_case keys, not always the same ones, to text, numbers or None. Texts are cut at 60
-    characters: whole ones are in ``result.json``.
+    characters, and complete in ``result.json``.
     """
     keys = dict.fromkeys(key for row in sorted(rows, key=len, reverse=True) for key in row)
     columns = {}
@@ -79,7 +79,7 @@ def heading_of(key: str) -> str:
 
 
 def cells_of(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    """Return the cells of a column: durations with two decimals, like numbers with four digits of the largest."""
+    """Return the cells of a column: durations with two decimals, other numbers with four digits of the largest."""
     values = [row.get(key) for row in rows]
     sizes = [abs(value) for value in values if isinstance(value, float) and value]
     largest, least = max(sizes, default=1.0), min(sizes, default=1.0)

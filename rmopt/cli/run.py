@@ -1,4 +1,4 @@
-"""``rmopt run NAME`` and ``rmopt fit NAME``: import one function, give it its options, keep what it returns."""
+"""``rmopt run NAME`` and ``rmopt fit NAME``: import one function, pass its options, and store its result."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ ENTRIES: dict[Any, str] = {"run": EXPERIMENTS, "fit": MODELS}
 
 
 class Registered(TyperGroup):
-    """The experiments of ``rmopt run``, or the models of ``rmopt fit``; one is imported when it is called."""
+    """The experiments of ``rmopt run``, or the models of ``rmopt fit``, each imported on its call."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [entry.name for entry in registered(ENTRIES[self.name])]
@@ -43,13 +43,13 @@ class Registered(TyperGroup):
 
 
 class OutputFolder:
-    """A context with a folder that takes files; None makes a new one in ``rmopt-runs``, of a run's name and the time.
+    """A context with an output folder, for None a new one in ``rmopt-runs`` with the run's name and the time.
 
-    One that cannot be made, does not take files, or into which another run writes is a `StorageError`.
+    A folder that cannot be made or written, or that another run uses, raises a `StorageError`.
     """
 
     def __init__(self, out: Path | None, name: str) -> None:
-        # To a millisecond, so that it is a new one.
+        # To a microsecond, so that it is a new one.
         self.path = out or Path("rmopt-runs", f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3])
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self._lock: int | None = None
@@ -79,13 +79,13 @@ class OutputFolder:
                 folder.rmdir()  # what got nothing
 
     def written(self) -> list[str]:
-        """Return the names of the files and folders in it that are new or have changed since the start."""
+        """Return the names of its files and folders that are new or have changed since the start."""
         visible = (entry for entry in self.path.iterdir() if not entry.name.startswith("."))
         return sorted(entry.name for entry in visible if entry.lstat().st_mtime_ns >= self._begun)
 
 
 def command_of(name: str, experiment: Callable[..., Any]) -> Callable[..., None]:
-    """Return the command that calls an experiment, keeps what it returns, and shows it."""
+    """Return the command that calls an experiment, and stores and shows its result."""
     return as_command(experiment, partial(_execute, name, experiment))
 
 
@@ -94,11 +94,11 @@ def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
 
     seed, out, quiet, json = (options.pop(option) for option in COMMON)
     if options.get("resume") and out is None:
-        fail("--resume goes on from a folder; name the one of the run to go on with, by --out FOLDER.")
+        fail("--resume continues the run in a folder; name the folder by --out FOLDER.")
     called: Any = experiment(**options) if isclass(experiment) else partial(experiment, **options)
     with OutputFolder(out, name) as folder, one_line_errors(partial(_left, folder, "resume" in options)):
         run = Run(name, seed, folder.path, quiet, json, failures=[])
-        # Whatever the experiment prints must not mix with what a script reads.
+        # Text printed by the experiment must not mix with the output for scripts.
         with redirect_stdout(sys.stderr) if quiet or json else nullcontext():
             outcome = called(run)
         if not isinstance(outcome, Outcome):
@@ -107,8 +107,8 @@ def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
 
 
 def _left(folder: OutputFolder, resumable: bool) -> str:
-    """Return what an interrupted run left, and how to go on with one that can be resumed."""
-    kept, resume = folder.written(), f"; go on with --resume --out {shlex.quote(str(folder.path))}"
+    """Return a message on the results of an interrupted run, and how to resume it if possible."""
+    kept, resume = folder.written(), f"; continue with --resume --out {shlex.quote(str(folder.path))}"
     files = f"what was saved is in {folder.path}: {', '.join(kept)}{resume if resumable else ''}"
     return files if kept else "nothing was saved"
 

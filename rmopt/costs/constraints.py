@@ -42,7 +42,7 @@ class CompositeProblem(Problem):
 
     @property
     def beyond(self) -> str:
-        """What a solver of the cost alone would leave out."""
+        """The parts that a solver of the cost alone ignores."""
         return "takes no constraints; use AugmentedLagrangian, with a full-gradient solver as `inner`"
 
     @property
@@ -160,10 +160,9 @@ class NonsmoothProblem(CompositeProblem):
 
     @property
     def beyond(self) -> str:
-        """What a solver of the cost alone would leave out."""
+        """The parts that a solver of the cost alone ignores."""
         return (
-            "ignores kinks; use ProximalGradient or AugmentedLagrangian, or Problem(manifold, cost + "
-            "h.smoothed(eps))"
+            "ignores kinks; take ProximalGradient, AugmentedLagrangian, or cost + h.smoothed(eps) as the cost"
         )
 
     def value(self, point: Any) -> float:

@@ -203,6 +203,5 @@ def check_targets(loss: Loss, targets: Array) -> None:
     others = targets[abs(targets) != 1.0]
     if loss in MARGIN_LOSSES and others.size:
         raise InvalidInputError(
-            f"targets of the loss {loss} must be −1 or 1, and {others[0]:g} is among them; turn labels 0 and 1 into "
-            "2 * labels - 1."
+            f"targets of the loss {loss} must be −1 or 1, got {others[0]:g}; turn labels 0 and 1 into 2 * labels - 1."
         )

@@ -160,7 +160,7 @@ class LogDetEngine(CoordinateDescentEngine):
             base[:] = metric.W
             if shift > 0.0:
                 base[np.diag_indices_from(base)] += shift
-            # LAPACK sees the transpose, which is the same matrix.
+            # LAPACK sees the transpose, and fills the half that steps read.
             _, failed = lapack.dpotrf(base.T, lower=0, overwrite_a=1, clean=0)
             if failed:
                 raise DivergedError(
@@ -169,7 +169,6 @@ class LogDetEngine(CoordinateDescentEngine):
                     steps,
                 )
             lapack.dpotri(base.T, lower=0, overwrite_c=1)
-            pending.mirror(base)
             inverse.waiting[0] = 0
 
 

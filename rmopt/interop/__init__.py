@@ -1,4 +1,4 @@
-"""pymanopt, both ways, where it is installed: ``pip install "rmopt[pymanopt]"``."""
+"""Conversions to and from pymanopt, if installed by ``pip install "rmopt[pymanopt]"``."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""pymanopt, both ways: its optimizers on rmopt's manifolds, and its manifolds of single arrays as rmopt manifolds."""
+"""pymanopt's optimizers on rmopt's manifolds, and pymanopt's manifolds of single arrays as rmopt manifolds."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -35,12 +35,12 @@ except ImportError as error:
         f'the adapters of pymanopt need it, and it cannot be imported ({error}); pip install "rmopt[pymanopt]".'
     ) from error
 
-# From here on isinstance(rmopt manifold, pymanopt manifold) holds, which is all that pymanopt asks for.
+# From here on isinstance(rmopt manifold, pymanopt manifold) holds, pymanopt's only requirement.
 PymanoptManifold.register(Manifold)
 
 
 def to_pymanopt(problem: Problem) -> pymanopt.Problem:
-    """Return a problem for pymanopt's optimizers: cost, gradient and, where known, Hessian and preconditioner.
+    """Return a problem for pymanopt's optimizers: cost, gradient and, if known, Hessian and preconditioner.
 
     Parameters
     ----------
@@ -72,9 +72,9 @@ def _watched(problem: Problem, watch: "Watch") -> pymanopt.Problem:
 
 
 class Watch:
-    """What is seen of an optimizer at work: its calls are counted, its iterations measured, and it may be stopped.
+    """Watches an optimizer at work: counts its calls, measures its iterations, and may stop it.
 
-    It stands where it asks for the gradient, right after the cost.
+    The current point is that of the latest gradient evaluated right after the cost.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Watch:
     def value(self, point: Any) -> float:
         self.counts["costs"] += 1
         self.tried = self.problem.value(point)
-        # Line searches shorten a step to infinity, and accept one to NaN.
+        # Line searches shorten a step to an infinite cost, and accept one to NaN.
         return np.inf if np.isnan(self.tried) else self.tried
 
     def gradient(self, point: Any) -> Any:
@@ -103,7 +103,7 @@ class Watch:
         return self.problem.cost.hessian(point, direction)  # type: ignore[attr-defined]
 
     def iteration(self, number: int, gradient_norm: float) -> str | None:
-        """Add a row, and return why to stop, or None; the clock stands still meanwhile."""
+        """Add a row with the clock stopped, and return why to stop, or None."""
         self.seconds += time.perf_counter() - self.begun
         row = {"step": number, "updates": number, "seconds": self.seconds, "cost": float(self.cost)}
         self.recorder.measure(self.point, row | {"gradient_norm": float(gradient_norm)} | self.counts)
@@ -121,7 +121,7 @@ class PymanoptSolver(Solver):
     Parameters
     ----------
     optimizer : {"ConjugateGradient", "TrustRegions"}
-        Others of pymanopt, of which some need no gradient, run on ``to_pymanopt(problem)``.
+        Other optimizers, some without gradients, run on ``to_pymanopt(problem)``.
     **options : object
         Passed to the optimizer, e.g. ``max_iterations``.
 
@@ -132,7 +132,7 @@ class PymanoptSolver(Solver):
 
     See Also
     --------
-    rmopt.solvers.ConjugateGradient : rmopt's own, which take less time.
+    rmopt.solvers.ConjugateGradient : rmopt's own, which is faster.
 
     References
     ----------
@@ -160,7 +160,7 @@ class PymanoptSolver(Solver):
 
     def begin(self, *arguments: Any, **options: Any) -> Any:
         raise MissingCapabilityError(
-            f"pymanopt's {self.optimizer} runs as a whole: it has no states to iterate over or to save; pass `stop` "
+            f"pymanopt's {self.optimizer} has no states to iterate over or to save; pass `stop` "
             "and `recorder` to run, or take the solver of rmopt.solvers."
         )
 
@@ -170,7 +170,7 @@ class PymanoptSolver(Solver):
         self, problem: Problem, initial_point: Any, random_state: Any, stop: StopRule | None, recorder: Recorder,
         checkpoint: Any, threads: int | None, callback: Callback | None,
     ) -> Result:  # fmt: skip
-        """Run pymanopt's optimizer: `updates` counts iterations, of which each has a row."""
+        """Run pymanopt's optimizer, with a row and an update for each iteration."""
         if checkpoint is not None:
             self.begin()
         self.check_problem(problem)
@@ -194,7 +194,7 @@ class PymanoptSolver(Solver):
                 found = optimizer.run(foreign, initial_point=start)
         finally:
             watch.recorder.end()
-            # Both tell of themselves: circles, in which the data would wait for the garbage collector.
+            # Both refer to themselves: cycles in which the data would wait for the garbage collector.
             vars(optimizer).clear()
             vars(foreign).clear()
         point, steps, why = found.point, found.iterations, str(found.stopping_criterion)
@@ -209,7 +209,7 @@ class PymanoptSolver(Solver):
 
 
 class ForeignRetraction(Retraction):
-    """The retraction that a pymanopt manifold brings along."""
+    """The retraction of a pymanopt manifold."""
 
     order = 1
     name = "foreign"
@@ -219,7 +219,7 @@ class ForeignRetraction(Retraction):
 
 
 def _has(foreign: Any, method: str) -> bool:
-    """Return whether pymanopt has a closed form; a retraction in the place of a geodesic is none."""
+    """Return whether pymanopt has a closed form, and not a retraction instead of a geodesic."""
     without = raise_not_implemented_error(len).__code__, RetrAsExpMixin.exp.__code__
     return getattr(type(foreign), method).__code__ not in without
 
@@ -229,7 +229,7 @@ def _skew(foreign: Any, point: Array, ambient: Array) -> Array:
 
 
 HERMITIAN = (manifolds.HermitianPositiveDefinite, manifolds.SpecialHermitianPositiveDefinite)
-# What pymanopt 2.2.1 does as if all numbers were real.
+# Methods that pymanopt 2.2.1 computes as if all numbers were real.
 _MENDED: dict[tuple[type, str], Any] = {
     (manifolds.ComplexCircle, "exp"): lambda _, point, vector: (
         point * np.exp(1j * (point.conj() * vector).imag)
@@ -240,7 +240,7 @@ _MENDED: dict[tuple[type, str], Any] = {
 
 
 def _as_there(method: str) -> Any:
-    """Return a method that does what pymanopt's does, where it has it."""
+    """Return a method that calls pymanopt's, if it has one."""
 
     def asked(self: "FromPymanopt", *arguments: Any) -> Any:
         if not _has(self.foreign, method):
@@ -259,8 +259,8 @@ def _as_there(method: str) -> Any:
 class FromPymanopt(ArrayManifold):
     """A pymanopt manifold whose points are arrays, as an rmopt manifold.
 
-    What the foreign manifold has in closed form (`exp`, `log`, `dist`, `pair_mean`), it has here. Points of complex
-    manifolds stay complex. What pymanopt 2.2.1 does wrongly with complex numbers is right here: the gradients of
+    Closed forms of the foreign manifold (`exp`, `log`, `dist`, `pair_mean`) are available. Points of complex
+    manifolds stay complex. Errors of pymanopt 2.2.1 with complex numbers are corrected: the gradients of
     `UnitaryGroup`, `exp` of `ComplexCircle`, and the dimensions of Hermitian positive definite matrices.
 
     Parameters
@@ -321,7 +321,7 @@ class FromPymanopt(ArrayManifold):
         return float(np.real(self._inner_product(point, tangent_vector_a, tangent_vector_b)))
 
     def random_point(self, rng: np.random.Generator | None = None) -> Array:
-        """Return a random point; pymanopt draws it from numpy's global state, here seeded and restored."""
+        """Return a random point from pymanopt, which draws from numpy's global state, here seeded and restored."""
         with global_seed(rng):
             return self.foreign.random_point()
 
@@ -333,13 +333,13 @@ class FromPymanopt(ArrayManifold):
         return _has(self.foreign, method)
 
     def refusal(self, point: Array) -> str | None:
-        """Return why `point` is not on the manifold, or None; pymanopt has no such check.
+        """Return why `point` is not on the manifold, or None, since pymanopt has no such check.
 
-        It is told by the zero step, which leaves a point of the manifold in its place, and by the linear space or the
-        cone that it lies in, as far as pymanopt tells of one.
+        The test uses the zero step, which does not move a point of the manifold, and the enclosing linear space or
+        cone, if pymanopt has one.
         """
         if not isinstance(point, np.ndarray):
-            return f"it is of another library, and {self} computes with numpy; bring it there"
+            return f"it is of another library, and {self} computes with numpy; convert it"
         try:
             nearest = self.foreign.retraction(point, np.zeros_like(point))
         except np.linalg.LinAlgError as error:
@@ -360,7 +360,7 @@ _GLOBAL = RLock()
 @contextmanager
 def global_seed(rng: np.random.Generator | None) -> Iterator[None]:
     """Seed numpy's global state inside a with block and restore it afterwards."""
-    # All threads have this one state; what is drawn here may ask for more.
+    # All threads share this state, and draws here may need more.
     with _GLOBAL:
         before = np.random.get_state()
         np.random.seed(int(np.random.default_rng(rng).integers(2**32)))

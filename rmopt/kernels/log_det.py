@@ -67,8 +67,8 @@ def column_of(samples, k, out):
 
 
 @njit(cache=True, nogil=True)
-def _touched(samples, own, x, k, stamp, out):
-    """List the triplets of rows with a non-zero feature k; return their number. `stamp` is 0, and is 0 again."""
+def touched(samples, own, x, k, stamp, out):
+    """Return the triplets of rows with a non-zero feature k, in `out`. `stamp` is 0, and is 0 again."""
     count = 0
     if samples.dense.shape[0]:
         for t in range(samples.query.shape[0]):
@@ -77,7 +77,7 @@ def _touched(samples, own, x, k, stamp, out):
             q, d = x[samples.query[t]], x[samples.positive[t]] - x[samples.negative[t]]
             lengths = own * (abs(x[samples.positive[t]]) + abs(x[samples.negative[t]]))
             count += 1 if q != 0.0 or d != 0.0 or lengths != 0.0 else 0
-        return count
+        return out[:count]
     for at in range(samples.columns.indptr[k], samples.columns.indptr[k + 1]):
         row = samples.columns.indices[at]
         for place in range(samples.first_of[row], samples.first_of[row + 1]):
@@ -87,7 +87,7 @@ def _touched(samples, own, x, k, stamp, out):
             stamp[t] = 1
     for at in range(count):
         stamp[out[at]] = 0
-    return count
+    return out[:count]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -152,13 +152,10 @@ def has_drifted(row, moved, expected, size):
 @njit(cache=True, nogil=True)
 def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
     """Push the two changes of V for a step η along u, whose column was then multiplied by `shrink`."""
-    d = w.shape[0]
     # x = D w; A⁻¹ū = V ū − w (wᵀū)/w_k, with (wᵀū)/w_k = b − u_k.
     push_back = schur.b - u[k]
     pending.push(inverse, -schur.D, w)
-    x = np.empty(d)
-    for j in range(d):
-        x[j] = shrink * (schur.D * w[j] - eta * (Vu[j] - w[j] * push_back))
+    x = shrink * (schur.D * w - eta * (Vu - w * push_back))
     x[k] = 1.0
     if shrink != 1.0:
         next_schur = corner - shrink * shrink * (corner - next_schur)
@@ -193,12 +190,12 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         # The gradient.
         x[:] = 0.0
         column_of(samples, k, x)
-        touched = places[: _touched(samples, weights.own, x, k, stamp, places)]
-        m = touched.shape[0]
+        moved = touched(samples, weights.own, x, k, stamp, places)
+        m = moved.shape[0]
         for at in range(m):
-            z[at] = metric.scores[touched[at]]
+            z[at] = metric.scores[moved[at]]
         fill(SLOPE, weights.loss, z[:m], ones[:m], slopes)
-        _pull(samples, slopes, weights.own, x, touched, c)
+        _pull(samples, slopes, weights.own, x, moved, c)
         transposed_product(samples, c, g)
         loss_square = 0.25 * dot(g, g)
         for j in range(d):
@@ -206,8 +203,7 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         length = sqrt(dot(g, g))
         if not isfinite(length):
             return step, NOT_FINITE
-        for j in range(d):
-            u[j] = -g[j]
+        u[:] = -g
         u[k] = 0.0
         pending.apply(metric.cone, u, Vu)
         # Row k of W times V ū is entry k of ū, which is 0.
@@ -229,7 +225,7 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         # The scores along the direction.
         product(samples, u, r)
         for at in range(m):
-            t = touched[at]
+            t = moved[at]
             q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
             b[at] = _along(x, r, q, p, n, weights.own)
             e_weight[at] = _at_corner(x, q, p, n, weights.own)
@@ -260,21 +256,19 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
             )  # fmt: skip
         if shrink == 1.0:
             for at in range(m):
-                metric.scores[touched[at]] = z[at] + eta * b[at] + e * e_weight[at]
-            for j in range(d):
-                W[k, j] += eta * u[j]
+                metric.scores[moved[at]] = z[at] + eta * b[at] + e * e_weight[at]
+            W[k] += eta * u
         else:
             for j in range(d):
-                moved = shrink * (W[k, j] + eta * u[j])
-                g[j], W[k, j] = moved - W[k, j], moved
+                shrunk = shrink * (W[k, j] + eta * u[j])
+                g[j], W[k, j] = shrunk - W[k, j], shrunk
             g[k] = 0.0
             product(samples, g, r)
-            for t in touched:
+            for t in moved:
                 q, p, n = samples.query[t], samples.positive[t], samples.negative[t]
                 corner_change = (2.0 * eta * u[k] + e) * _at_corner(x, q, p, n, weights.own)
                 metric.scores[t] += _along(x, r, q, p, n, weights.own) + corner_change
         W[k, k] = corner
-        for j in range(d):
-            W[j, k] = W[k, j]
+        W[:, k] = W[k]
         metric.counts[0] += 1
     return blocks.shape[0], FINISHED

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import dot, gather, transposed_product
+from rmopt.kernels.vectors import dot, gather, symmetric_product
 
 # Vectors that may be pending, and rows of the base that change together.
 PENDING = 32
@@ -34,19 +34,18 @@ def of(base: np.ndarray) -> Changing:
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def column(matrix, k, out):
     """Set out = V e_k."""
-    d = out.shape[0]
-    for i in range(d):
-        out[i] = matrix.base[k, i]
+    # The same half of the base as in `apply`: rounding makes the halves differ.
+    out[:k], out[k:] = matrix.base[k, :k], matrix.base[k:, k]
     for j in range(matrix.waiting[0]):
         weight = matrix.weights[j] * matrix.vectors[j, k]
-        for i in range(d):
+        for i in range(out.shape[0]):
             out[i] += weight * matrix.vectors[j, i]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def apply(matrix, x, out):
     """Set out = V x."""
-    transposed_product(matrix.base, x, out)
+    symmetric_product(matrix.base, x, out)
     for j in range(matrix.waiting[0]):
         weight = matrix.weights[j] * dot(matrix.vectors[j], x)
         for i in range(out.shape[0]):
@@ -61,9 +60,7 @@ def apply_sparse(matrix, indices, values, length, out):
         total = 0.0
         for at in range(length):
             total += values[at] * matrix.vectors[j, indices[at]]
-        weight = matrix.weights[j] * total
-        for i in range(out.shape[0]):
-            out[i] += weight * matrix.vectors[j, i]
+        out += matrix.weights[j] * total * matrix.vectors[j]
 
 
 @njit(cache=True, nogil=True)
@@ -72,10 +69,7 @@ def push(matrix, weight, vector):
     if matrix.waiting[0] == matrix.weights.shape[0]:
         settle(matrix)
     place = matrix.waiting[0]
-    matrix.weights[place] = weight
-    for i in range(vector.shape[0]):
-        matrix.vectors[place, i] = vector[i]
-    matrix.waiting[0] = place + 1
+    matrix.weights[place], matrix.vectors[place], matrix.waiting[0] = weight, vector, place + 1
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -91,19 +85,5 @@ def settle(matrix):
         for i in range(first, last):
             for j in range(count):
                 left[i - first, j] = matrix.weights[j] * matrix.vectors[j, i]
-        change = np.dot(left, right)
-        for i in range(first, last):
-            for c in range(d):
-                matrix.base[i, c] += change[i - first, c]
+        matrix.base[first:last] += np.dot(left, right)
     matrix.waiting[0] = 0
-
-
-@njit(cache=True, nogil=True)
-def mirror(matrix):
-    """Copy the lower triangle to the upper one, in tiles."""
-    d = matrix.shape[0]
-    for top in range(0, d, ROWS):
-        for left in range(0, top + 1, ROWS):
-            for i in range(top, min(top + ROWS, d)):
-                for j in range(left, min(left + ROWS, i)):
-                    matrix[j, i] = matrix[i, j]

@@ -63,6 +63,37 @@ def product(M, x, out):
         out[r] = dot(M[r], x)
 
 
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def symmetric_product(M, x, out):
+    """Set out = M x for a symmetric M, of which only the half below the diagonal is read: four rows at a time."""
+    rows = M.shape[0]
+    fours = rows - rows % 4
+    out[:] = 0.0
+    for r in range(0, fours, 4):
+        t0 = t1 = t2 = t3 = 0.0
+        for c in range(r):
+            a, b, e, f = M[r, c], M[r + 1, c], M[r + 2, c], M[r + 3, c]
+            t0 += a * x[c]
+            t1 += b * x[c]
+            t2 += e * x[c]
+            t3 += f * x[c]
+            out[c] += (a * x[r] + b * x[r + 1]) + (e * x[r + 2] + f * x[r + 3])
+        out[r], out[r + 1], out[r + 2], out[r + 3] = t0, t1, t2, t3
+        for i in range(r, r + 4):
+            _add_half_row(M, i, r, x, out)
+    for i in range(fours, rows):
+        _add_half_row(M, i, 0, x, out)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _add_half_row(M, i, first, x, out):
+    """Add to out what row i of a symmetric M has from column `first` up to the diagonal, and column i the same."""
+    for c in range(first, i):
+        out[i] += M[i, c] * x[c]
+        out[c] += M[i, c] * x[i]
+    out[i] += M[i, i] * x[i]
+
+
 @njit(cache=True, nogil=True)
 def add_outer(M, scale, x, y):
     """Add scale · x yᵀ to M."""

@@ -509,9 +509,8 @@ class BuresWasserstein(Metric):
         least = float(xp.min(xp.linalg.eigvalsh(L)))
         if not least > -1.0 and np.isfinite(least):
             raise InvalidInputError(
-                "the geodesic of the Bures–Wasserstein metric meets a singular matrix after "
-                f"{-1.0 / least:.3g} of the tangent vector; take a shorter one, or the retraction "
-                "'congruence', which continues beyond it."
+                f"the geodesic of the Bures–Wasserstein metric meets a singular matrix after {-1.0 / least:.3g} of "
+                "the tangent vector; take a shorter one, or the retraction 'congruence', which continues beyond."
             )
         moved = L + ns.eye(W.shape[-1], W)
         return symmetric(moved @ W @ moved)

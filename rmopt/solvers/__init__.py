@@ -1,4 +1,4 @@
-"""Solvers and what they are made of: directions, step lengths, stopping criteria, samplers, checkpoints."""
+"""Solvers and their parts: directions, step lengths, stopping criteria, samplers, checkpoints."""
 
 from rmopt.core.world import MPIWorld, World
 from rmopt.costs.gossip import TreeSum

@@ -1,4 +1,4 @@
-"""The recorder: measures a run at chosen steps, with the clock stopped, and tells what it saw."""
+"""The recorder, which measures a run at chosen steps with the clock stopped."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -10,15 +10,15 @@ from rmopt.errors import InvalidInputError
 
 Metric = Callable[[Any], float | Mapping[str, float]]
 
-# What every row of a recorder holds.
+# The keys in every row of a recorder.
 OWN = ("step", "updates", "seconds")
 
 
 class Recorder:
     """Measures metrics of the point at geometrically spaced steps.
 
-    The training clock stands still while metrics are computed. The first and the last step are
-    always measured; solvers that look at the whole cost in each step, such as `LBFGS`, are measured at each.
+    The training clock is stopped while metrics are computed. The first and the last step are always measured.
+    Full-gradient solvers, such as `LBFGS`, are measured at each step.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class Recorder:
         self._bar: ProgressBar | None = None
 
     def next_after(self, step: int) -> float:
-        """Return the first step after `step` at which to measure (infinity: none)."""
+        """Return the first step after `step` at which to measure (infinity for none)."""
         if not self.metrics:
             return float("inf")
         if self.at is not None:
@@ -93,7 +93,7 @@ class Recorder:
             self._bar = ProgressBar(self.description, step, n_steps)
 
     def measure(self, point: Any, row: dict[str, Any]) -> None:
-        """Add a row: what the run has seen itself, and the metrics at a point."""
+        """Add a row: the run's own observations, and the metrics at a point."""
         if self._bar is not None:
             texts = (
                 f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
@@ -105,7 +105,8 @@ class Recorder:
             for key, seen in numbers.items():
                 if key in row or not isinstance(key, str):
                     raise InvalidInputError(
-                        f"the metric {name!r} gave {key!r}, which the row has already, or is no text; rename it."
+                        f"the metric {name!r} gave {key!r}, which the row has already, or which is not text; rename "
+                        "it."
                     )
                 if np.size(seen) != 1 or np.asarray(seen).dtype.kind not in "biuf":
                     raise InvalidInputError(
@@ -127,14 +128,14 @@ class Recorder:
 
 
 class ProgressBar:
-    """A rich progress bar on standard error: steps and remaining time; None: nobody knows the last step."""
+    """A rich progress bar on standard error: steps and remaining time; None for an unknown last step."""
 
     def __init__(self, description: str, step: int, n_steps: int | None) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
         from rich.table import Column
 
-        # The text has what the numbers leave.
+        # The text gets the space that the numbers leave.
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
             TextColumn("{task.description}", table_column=rest), BarColumn(bar_width=12), MofNCompleteColumn(),
@@ -146,7 +147,7 @@ class ProgressBar:
         self._progress.start()
 
     def note(self, text: str) -> None:
-        """Show some text beside the label, where there is any."""
+        """Show text next to the label, if there is any."""
         if text:
             self._progress.update(self._task, description=f"{self.description}: {text}")
 
@@ -155,5 +156,5 @@ class ProgressBar:
         self._progress.update(self._task, completed=step)
 
     def end(self) -> None:
-        """Leave the bar as it stands."""
+        """Stop updating the bar."""
         self._progress.stop()

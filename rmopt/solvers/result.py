@@ -26,14 +26,14 @@ class Result:
     history : list of dict
         The recorder's rows; those of a full-gradient solver hold each step's cost and gradient norm.
     converged : bool
-        Whether it ended because it reached what it was for, and not because its budget was used up. Solvers of whole
-        gradients hold the last one against values of the cost; where these differ they warn, and this is False.
+        Whether it ended because it reached its goal, and not because its budget was used up. Full-gradient solvers
+        test the last gradient against values of the cost. If these contradict it they warn, and this is False.
     counts : mapping from str to int
-        What the run evaluated: ``costs``, ``gradients``, ``hessians`` and ``retractions``, where the solver counts.
+        The run's evaluations, if counted: ``costs``, ``gradients``, ``hessians`` and ``retractions``.
     threads : int or None
-        How many threads numpy's BLAS had in the run; None where it does not tell.
+        The number of threads of numpy's BLAS in the run, or None if unknown.
     least_curvature : float or None
-        The least eigenvalue of the Hessian at the point, where the solver has `second_order`.
+        The least eigenvalue of the Hessian at the point, if the solver has `second_order`.
 
     Examples
     --------
@@ -60,12 +60,12 @@ class Result:
 
     @property
     def cost(self) -> float:
-        """The cost at the last point, of full-gradient solvers; others never see it: `problem.value(point)`."""
+        """The cost at the last point, for full-gradient solvers. For others compute `problem.value(point)`."""
         return self._last("cost")
 
     @property
     def gradient_norm(self) -> float:
-        """The length of the gradient at the last point, of full-gradient solvers."""
+        """The length of the gradient at the last point, for full-gradient solvers."""
         return self._last("gradient_norm")
 
     def __str__(self) -> str:
@@ -80,14 +80,14 @@ class Result:
         Parameters
         ----------
         figure : matplotlib.figure.Figure, optional
-            What `plot` of another result has returned: this one is drawn beside it.
+            The figure from `plot` of another result, to which this one is added.
         label : str, optional
             A name for the legend.
 
         Returns
         -------
         matplotlib.figure.Figure
-            Its `savefig` writes it to a file.
+            Write it to a file by its `savefig`.
 
         Examples
         --------
@@ -120,6 +120,6 @@ class Result:
     def _last(self, name: str) -> float:
         if not self.history or name not in self.history[-1]:
             raise MissingCapabilityError(
-                f"the solver did not evaluate the {name} as a whole; ask the problem, at result.point."
+                f"the solver did not evaluate the full {name}; compute it by the problem, at result.point."
             )
         return float(self.history[-1][name])

@@ -1,4 +1,4 @@
-"""The solver's loop, which exists once."""
+"""The loop shared by all solvers."""
 
 import time
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ from rmopt.solvers.save import Checkpoint, Saver, difference, witness
 from rmopt.solvers.stop import Converged, Stop, as_reason, asked
 from rmopt.solvers.threads import Interrupts, blas_threads
 
-# How long one uninterrupted piece of work may take, in seconds: the grain of progress and of Ctrl-C.
+# The longest uninterrupted piece of work in seconds: the resolution of progress and of Ctrl-C.
 PIECE_SECONDS = 0.1
 
 StopRule = Callable[[Sequence[Mapping[str, Any]]], str | None]
@@ -42,7 +42,7 @@ Callback = Callable[[dict[str, Any]], Any]
 
 @contextmanager
 def finite_numbers(step: int) -> Iterator[None]:
-    """Turn what linear algebra says of matrices that are singular or not finite into `DivergedError`."""
+    """Turn errors of linear algebra for matrices that are singular or not finite into `DivergedError`."""
     try:
         yield
     except (ValueError, RuntimeError) as error:
@@ -51,41 +51,41 @@ def finite_numbers(step: int) -> Iterator[None]:
 
 
 def raise_diverged(error: Exception, step: int) -> None:
-    """Raise `DivergedError` for what linear algebra says of matrices that are singular or not finite."""
+    """Raise `DivergedError` for errors of linear algebra about matrices that are singular or not finite."""
     if not isinstance(error, RmoptError) and broke_down(error):
         raise DivergedError(
             f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try a "
-            "tenth of the step size, scale the data, or look for where the cost is not finite.",
+            "tenth of the step size, scale the data, or find points at which the cost is not finite.",
             step,
         ) from error
 
 
 class Solver(Value, Explained, ABC):
-    """What every solver is: a value with parameters, whose runs are sequences of states.
+    """The base of all solvers: a value with parameters, whose runs are sequences of states.
 
-    A solver says how a run begins and how it goes on; `iterate` is the loop, and `run` adds recorder, checkpoint and
-    criteria. A state is a dataclass or a named tuple of arrays, points and numbers, so that it can be saved; it has
-    ``steps`` and ``updates``, and the ``point`` unless `point` finds it. `advance` returns a new one. Solvers of the
-    same class and parameters are equal.
+    A solver defines how a run begins and continues. `iterate` is the loop, and `run` adds recorder, checkpoint and
+    criteria. A state is a dataclass or a named tuple of arrays, points and numbers, so that it can be saved. It has
+    ``steps`` and ``updates``, and the ``point`` unless `point` computes it. `advance` returns a new state. Solvers of
+    the same class and parameters are equal.
 
     Attributes
     ----------
     max_iter : int
-        The budget, unless `budget` says otherwise.
+        The budget, unless `budget` is overridden.
     keeps_constraints : bool
-        Whether it looks at what a `ConstrainedProblem` or a `NonsmoothProblem` has beside the cost.
+        Whether it handles the parts of a `ConstrainedProblem` or a `NonsmoothProblem` outside the cost.
     needs_gradients : bool
-        Whether it asks costs for gradients; those without are refused.
+        Whether it needs gradients. Costs without them are then refused.
     keeps_single : bool
-        Whether runs from a point of single precision stay in it; those of other solvers begin at it in double.
+        Whether runs from a point of single precision stay in it. Other solvers convert it to double.
     takes_all_arrays : bool
-        Whether points may be of other libraries than numpy, and complex; other solvers refuse them.
+        Whether points may be complex or of other libraries than numpy. Other solvers refuse them.
     threads : int or None
-        How many threads numpy's BLAS may have in a run, None: as many as it has. That of scipy has one. Where several
-        processes share a run each has one, whatever this says, so that all have the same bits.
+        The largest number of threads of numpy's BLAS in a run, or None for its present number. That of scipy has one.
+        If several processes share a run, each has one thread in any case, for bit-identical results.
     not_identity : tuple of str
         The attributes that may differ between a run and its continuation from a checkpoint: those of the budget and
-        of where it runs. All others, as `repr` shows them, must be as they were.
+        the machine. All others, as shown by `repr`, must be the same.
 
     Examples
     --------
@@ -137,30 +137,30 @@ class Solver(Value, Explained, ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={shown(value)}' for name, value in held)})"
 
     def signature(self) -> dict[str, str]:
-        """Return class and attributes as text, without what a continuation may change."""
+        """Return class and attributes as text, without those that a continuation may change."""
         held = {name: value for name, value in vars(self).items() if name not in self.not_identity}
         return {"solver": type(self).__name__, **{f"solver.{name}": written(held[name]) for name in held}}
 
-    # What a solver is made of
+    # The parts of a solver
 
     def prepare(self, problem: Problem, seed: int) -> Any:
-        """Return what the other methods work with: the problem, or what is made of it once for a run."""
+        """Return the object for the other methods: the problem, or one prepared from it once for a run."""
         return problem
 
     def beside(self, stop: StopRule | None) -> Self:
-        """Return the solver as it runs beside a criterion."""
+        """Return the solver for a run with a criterion."""
         return self
 
     @abstractmethod
     def begin(self, work: Any, point: Any) -> Any:
-        """Return the state of a run that begins at a point."""
+        """Return the initial state of a run from a point."""
 
     @abstractmethod
     def advance(self, work: Any, state: Any, steps: int) -> Any:
-        """Return the state after some more steps: at least one, and at most `steps`; none when `steps` is 0."""
+        """Return the state after at least one and at most `steps` more steps, or none if `steps` is 0."""
 
     def point(self, work: Any, state: Any) -> Any:
-        """Return the point at which a state stands."""
+        """Return the point of a state."""
         return state.point
 
     def pack(self, work: Any, state: Any) -> dict[str, Array]:
@@ -168,19 +168,19 @@ class Solver(Value, Explained, ABC):
         return points.packed(state)
 
     def unpack(self, work: Any, arrays: dict[str, Array], template: Any) -> Any:
-        """Return the state that `pack` took apart; `template` is one of the same run."""
+        """Rebuild the state that `pack` took apart; `template` is one of the same run."""
         return points.unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
-        """Return numbers that the solver knows of its progress; where it knows some, each step has a row of them."""
+        """Return numbers on the solver's progress; if there are any, each step has a row of them."""
         return {}
 
     def finished(self, work: Any, state: Any) -> str | None:
-        """Return why a run ends by itself at a state, or None; `Converged` when it has reached its goal."""
+        """Return why a run ends at a state, as `Converged` if it has reached its goal, or None."""
         return None
 
     def check_every(self, problem: Problem) -> int | None:
-        """Return after how many steps to ask `finished`; None: never."""
+        """Return the number of steps between calls of `finished`, or None for no calls."""
         return 1
 
     def budget(self, problem: Problem) -> int:
@@ -188,17 +188,17 @@ class Solver(Value, Explained, ABC):
         return self.max_iter
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Any:
-        """Return the initial point of a run that is given none: a random one."""
+        """Return the default initial point of a run, a random one."""
         return problem.manifold.random_point(rng)
 
     def check_problem(self, problem: Problem) -> None:
-        """Refuse what is no problem, or has constraints that the solver would not look at."""
+        """Refuse anything but a problem, and constraints that the solver would ignore."""
         instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)")
         if self.needs_gradients and not problem.cost.has_gradient:
             raise problem.cost._without_gradient()
         if not self.takes_all_arrays and getattr(problem.manifold, "field", "real") != "real":
             raise MissingCapabilityError(
-                f"{type(self).__name__} takes real numbers alone, and points of {problem.manifold} are complex; take "
+                f"{type(self).__name__} takes real numbers only, and points of {problem.manifold} are complex; take "
                 "a full-gradient solver, such as ConjugateGradient."
             )
         if not self.keeps_constraints:
@@ -213,7 +213,7 @@ class Solver(Value, Explained, ABC):
         return self.check_start(problem, point)
 
     def _started(self, problem: Problem, initial_point: Any, rng: Any) -> Any:
-        """Return the point where a run begins, in the precision of its steps."""
+        """Return the initial point of a run, in the precision of its steps."""
         given = None if initial_point is None else problem.manifold.as_point(initial_point)
         start = self.start(problem, rng) if given is None else given
         start = points.in_precision(points.of_reals(start))
@@ -224,7 +224,7 @@ class Solver(Value, Explained, ABC):
             raise InvalidInputError(f"the initial point is not on {problem.manifold}: {reason}.")
         if self.keeps_single or points.coarseness_of(start) == 1.0:
             return start
-        # Off by its roundings; a step of length 0 leads it back.
+        # It is off by rounding, and a step of length 0 leads back.
         exact = points.in_precision(start, np.float64)
         return problem.manifold.retraction(exact, problem.manifold.zero_vector(exact))
 
@@ -237,11 +237,11 @@ class Solver(Value, Explained, ABC):
         )
 
     def witness(self, problem: Problem, work: Any, state: Any, seed: int) -> dict[str, float]:
-        """Return numbers by which a run that goes on from a checkpoint knows its problem again."""
+        """Return numbers by which a run resumed from a checkpoint recognises its problem."""
         return witness(problem, self.point(work, state), seed, np.inf)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
-        """Return what must be the same in all processes, besides the arguments of a run."""
+        """Return values that must be the same in all processes, in addition to the arguments of a run."""
         return {
             **self.signature(),
             "budget": self.budget(problem),
@@ -249,7 +249,7 @@ class Solver(Value, Explained, ABC):
         }
 
     def conclude(self, result: Result, work: Any, state: Any) -> Result:
-        """Return the result with what the solver adds to it."""
+        """Return the result with the solver's additions."""
         return result
 
     # The loop
@@ -264,8 +264,8 @@ class Solver(Value, Explained, ABC):
     ) -> Iterator[Any]:
         """Yield the states of a run, the first one before any step.
 
-        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. A
-        state is the run's own, and the next piece of a schedule may use it up: copy what is to be kept or changed.
+        Solvers that follow a schedule yield after pieces of about a tenth of a second, others after each step. The
+        run owns the state, and the next piece of a schedule may overwrite it: copy data to keep or change.
 
         Parameters
         ----------
@@ -290,7 +290,7 @@ class Solver(Value, Explained, ABC):
         """
         states = self._states(problem, initial_point, random_state, stop)
         while True:
-            # What the caller does with a state has the caller's threads.
+            # The caller's work on a state has the caller's threads.
             with self._held_threads(problem):
                 state = next(states, None)
             if state is None:
@@ -300,7 +300,7 @@ class Solver(Value, Explained, ABC):
     def _states(
         self, problem: Problem, initial_point: Any, random_state: Any, stop: StopRule | None = None
     ) -> Iterator[Any]:
-        """Yield the states of a run within another one, whose threads it has."""
+        """Yield the states of a run within another one, with the latter's threads."""
         with running():
             run = _Run(self, problem, initial_point, random_state, stop)
             yield run.state
@@ -324,25 +324,25 @@ class Solver(Value, Explained, ABC):
         callback: Callback | None = None,
         verbose: bool = False,
     ) -> Result:
-        """Run to the solver's natural end, to the end of the budget, or until `stop` says so.
+        """Run to the solver's own end, to the end of the budget, or until `stop` returns a reason.
 
         Parameters
         ----------
         problem : Problem
         initial_point : point or Result, optional
-            Also the result of another run. A random point of the manifold unless given.
+            Also the result of another run. Defaults to a random point of the manifold.
         random_state : int, Generator or None
-            Equal integers give equal bits, where `Result.threads` is equal too.
+            Equal integers give bit-identical results, if `Result.threads` is also equal.
         recorder : Recorder, optional
-            What to measure on the way, and whether to draw a progress bar.
+            Measures metrics during the run, and may draw a progress bar.
         checkpoint : path or Checkpoint, optional
-            Save on the way, and resume when the file is there already, with its seed where `random_state` is None.
-            The budget may then be larger than before.
+            Save during the run, and resume if the file exists already, with its seed if `random_state` is None. The
+            budget may then be larger than before.
         stop : Stop or callable, optional
-            A criterion such as `MaxSeconds`, besides the solver's own end; one with `GradientNorm` takes the place of
-            a `tol` that was not given. It sees the rows after each measurement and returns a reason to stop, or None.
-            Where nothing is measured it is asked after each piece of work, about every tenth of a second, and the
-            rows that it sees hold step, updates and seconds.
+            A criterion such as `MaxSeconds`, in addition to the solver's own end; one with `GradientNorm` replaces a
+            `tol` that was not given. It gets the rows after each measurement and returns a reason to stop, or None.
+            Without measurements it is called after each piece of work, about every tenth of a second, with rows of
+            step, updates and seconds.
         callback : callable, optional
             A function of each new row.
         verbose : bool
@@ -355,12 +355,11 @@ class Solver(Value, Explained, ABC):
         Raises
         ------
         InvalidInputError
-            When the initial point is not on the manifold, or the checkpoint is of another run.
+            If the initial point is not on the manifold, or the checkpoint is of another run.
         DivergedError
-            When the numbers leave the finite ones, or the end is not on the manifold. Checkpoints and logs stay as
-            they are.
+            If numbers are no longer finite, or the end is not on the manifold. Checkpoints and logs stay unchanged.
         StorageError
-            When the checkpoint is damaged.
+            If the checkpoint is damaged.
         """
         recorder = Recorder() if recorder is None else instance("recorder", recorder, Recorder, "a Recorder")
         callback = optional(callable_of)("callback", callback)
@@ -374,7 +373,7 @@ class Solver(Value, Explained, ABC):
             recorder.progress = before
 
     def _whole(self, *arguments: Any) -> Result:
-        """Run as `run` was asked to."""
+        """Do the run of `run`."""
         return _Run(self, *arguments).whole()
 
 
@@ -384,7 +383,7 @@ def _world(solver: Solver, problem: Problem) -> World:
 
 
 class _Run:
-    """One run of a solver: its state, the step where it is, and the time that it took so far."""
+    """One run of a solver: its state, its current step, and its time so far."""
 
     def __init__(
         self, solver: Solver, problem: Problem, initial_point: Any, random_state: Any,
@@ -401,10 +400,10 @@ class _Run:
         seed = None if random_state is None else seed_of(random_state)
         start = initial_point.point if isinstance(initial_point, Result) else initial_point
         if world.size > 1:
-            # Where one process went elsewhere than others they would mix two runs, or wait forever.
+            # If one process went elsewhere than others, they would mix two runs, or wait forever.
             if isinstance(stop, Stop) and stop.waits_for("seconds"):
                 raise InvalidInputError(
-                    "each process has a clock of its own, and MaxSeconds would end them at different steps; take "
+                    "each process has its own clock, and MaxSeconds would end them at different steps; take "
                     "MaxSteps, or a smaller budget."
                 )
             about = {"checkpoint": checkpoint is not None, "random_state": seed}
@@ -434,11 +433,11 @@ class _Run:
         solver, recorder, saver = self.solver, self.recorder, self.saver
         rows, resumed = self.rows, self.step > 0
         if resumed and not (self.observes or self._is_planned(self.step)):
-            # The end of a smaller budget was measured too.
+            # The end of a smaller budget was also measured.
             rows = [row for row in rows if row["step"] < self.step]
         recorder.begin(self.step, self.last, rows)
         if saver is not None:
-            # What cannot be saved is told before work starts.
+            # States that cannot be saved are refused before work starts.
             solver.pack(self.work, self.state)
         try:
             with Interrupts(saver is not None and saver.world.size == 1) as interrupts:
@@ -461,14 +460,14 @@ class _Run:
                 point = self._point()
                 if (off := solver.check_end(self.problem, point)) is not None:
                     raise DivergedError(
-                        f"the run ended off {self.problem.manifold}: {off}; hold the retraction against "
+                        f"the run ended off {self.problem.manifold}: {off}; test the retraction by "
                         "rmopt.checks.check_retraction, or take a smaller step size.",
                         self.step,
                     )
                 if saver is not None:
                     self._save(saver)
                 if self.step == 0:
-                    # Where no step was done it may be the caller's own.
+                    # If no step was done, it may be the caller's own.
                     point = deepcopy(point)
         finally:
             recorder.end()
@@ -486,7 +485,7 @@ class _Run:
         return solver.conclude(result, self.work, self.state)
 
     def next_piece(self) -> bool:
-        """Do one piece of work, or return False: the budget is used up. Where pieces end does not change the bits."""
+        """Do one piece of work, or return False if the budget is used up. The pieces do not affect the result."""
         step, check = self.step, self.check_every
         if step >= self.last:
             return False
@@ -509,17 +508,17 @@ class _Run:
         self.step = int(self.state.steps)
         if not step < self.step <= step + steps:
             raise InvalidInputError(
-                f"{type(self.solver).__name__}.advance went from step {step} to {self.step}, where it may do 1 to "
-                f"{steps} steps; its state counts them in `steps`."
+                f"{type(self.solver).__name__}.advance went from step {step} to {self.step}, and it may do 1 to "
+                f"{steps} steps; count them in `steps` of the state."
             )
-        # No more than eight times as many steps as before, whose time says little.
+        # At most eight times as many steps as before, whose time is a weak guide.
         self.piece = max(1, min(int(self.piece * PIECE_SECONDS / max(elapsed, PIECE_SECONDS / 8)), 2**40))
         return True
 
     def reason(self, measured: bool) -> str | None:
-        """Return why to stop here, or None."""
+        """Return the reason to stop here, or None."""
         if self.stop is not None and (measured or not self.measures):
-            # A run that goes on began where its first part did.
+            # A resumed run has the start of its first part.
             begun = {"step": 0, "updates": 0, "seconds": 0.0}
             rows = self.recorder.rows if self.measures else [begun, self._row()]
             if (early := asked(self.stop, rows)) is not None:
@@ -531,7 +530,7 @@ class _Run:
         return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
 
     def measure(self) -> bool:
-        """Add a row where there is something to see, and return whether there is; the callback sees all rows."""
+        """Add a row if there is something to record, and return whether there is; the callback gets all rows."""
         if self.measures:
             self.recorder.measure(points.plain(self._point()) if self.recorder.metrics else None, self._row())
         if self.callback is not None:
@@ -542,12 +541,12 @@ class _Run:
         return step in (self.last, self.asked_at, self.recorder.next_after(step - 1))
 
     def _row(self) -> dict[str, Any]:
-        """Return a new row: where the run is, and what the solver observes there."""
+        """Return a new row with the state of the run and the solver's observations."""
         row = {"step": self.step, "updates": int(self.state.updates), "seconds": self.seconds}
         return row | self.solver.observe(self.work, self.state)
 
     def _point(self) -> Any:
-        """Return the point where the run stands, or say that it left the finite numbers."""
+        """Return the current point of the run, or raise an error if it is not finite."""
         with np.errstate(all="ignore"), finite_numbers(self.step):
             point = self.solver.point(self.work, self.state)
         if not points.is_finite(point):
@@ -558,14 +557,14 @@ class _Run:
         return self.solver.witness(self.problem, self.work, state, self.seed)
 
     def _save(self, saver: Saver) -> None:
-        """Save the state, and by what its problem is known again."""
+        """Save the state, and numbers to recognise its problem."""
         saver.save(
             self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
             rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)], threads=self.threads,
         )  # fmt: skip
 
     def _resume(self, saver: Saver, coarseness: float) -> None:
-        """Go on from the checkpoint, where there is one: its state is held against a fresh one of the run."""
+        """Resume from the checkpoint if there is one, after a comparison of its state with a fresh one of the run."""
         tag, where = saver.plan.tag, f"the checkpoint {saver.path}"
         self.identity = {
             **(tag if isinstance(tag, dict) else {"tag": tag}), "seed": self.seed,
@@ -588,8 +587,8 @@ class _Run:
             ) from error
         if apart is not None:
             raise InvalidInputError(
-                f"{where} belongs to another run: {apart}. Restore the data, the code or the start of then, delete "
-                "it, or choose another path."
+                f"{where} belongs to another run: {apart}. Restore its data, code or start, delete it, or choose "
+                "another path."
             )
         if step > self.last:
             raise InvalidInputError(
@@ -598,8 +597,8 @@ class _Run:
             )
         if (before := about.get("threads", self.threads)) != self.threads:
             rmopt.errors.warn(
-                f"{where} was saved on {before} threads of BLAS, and the run goes on with {self.threads}: its last "
-                "bits may be others than without the interruption; `threads` of the solver holds the number.",
+                f"{where} was saved with {before} threads of BLAS, and the run continues with {self.threads}: its "
+                "last bits may differ from those of an uninterrupted run; set `threads` of the solver.",
                 RuntimeWarning,
             )
         self.state, self.step, self.seconds, self.rows = state, step, seconds, rows

@@ -1,4 +1,4 @@
-"""Checkpoints: a run that is killed at any moment goes on from its last one."""
+"""Checkpoints, from the last of which a killed run resumes."""
 
 import json
 import math
@@ -22,22 +22,22 @@ from rmopt.core.world import ONE_PROCESS, World
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import load_arrays, read_arrays, reading, save_arrays
 
-# Of the files; another number for another layout.
+# The format of the files; the number changes with their layout.
 FORMAT = 4
-# At a save so many terms of a sum are looked at, and all of them where there are no more than these.
+# A save evaluates this many terms of a sum, and all of them up to this number.
 TERMS, FEW = 32, 10_000
-# The same at the start, which a run and each that goes on look at once.
+# The same numbers at the start, which a run and each continuation evaluate once.
 START_TERMS, MANY = 2048, 1_000_000
-# Numbers that are nearer, relative to their size here or at the start, are those of the same problem.
+# Numbers that are closer, relative to their size here or at the start, belong to the same problem.
 NEAR, ROUNDINGS = 1e-10, 1e4
-# A run spends less than one part in so many on its saves.
+# A run spends less than one part in this many on its saves.
 SPARING = 20
 ANEW = "delete it or choose another path"
 _text = bounded(instance, (str, dict), "a text, or a dict of texts by names")
 
 
 def file_name(name: str, value: Any) -> Any:
-    """Return the name of a file that is there or may be made; refuse folders, devices and impossible names."""
+    """Return the name of an existing or possible file, and refuse folders, devices and impossible names."""
     instance(name, value, (str, os.PathLike), "a path, or None")
     try:
         why = "" if stat.S_ISREG(Path(value).stat().st_mode) else "it is a folder or a device"
@@ -52,24 +52,24 @@ def file_name(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Checkpoint(CheckedValue):
-    """Where and when a run saves its state; solvers take a path in its place.
+    """The file and the times of a run's saves; solvers also take a path.
 
-    A run that finds a checkpoint of itself goes on from there and ends with the same bits as a run that was never
-    interrupted, also with a larger budget than before; one whose criterion looks at measurements must plan the same
-    ones. That it is the same problem is asked of the problem: cost and gradient at the start and at the saved point
-    must be what they were, of a sum of over a million terms those of some terms. Files are replaced atomically.
-    Ctrl-C and SIGTERM end a run as soon as its state is saved; a second one ends it at once.
+    A run that finds its own checkpoint resumes from there, and is bit-identical to an uninterrupted run, even with a
+    larger budget than before. If its criterion uses measurements, these must be the same. The problem must be the
+    same: cost and gradient at the start and at the saved point are compared, for a sum of over a million terms those
+    of some terms. Files are replaced atomically. Ctrl-C and SIGTERM end a run as soon as its state is saved. A second
+    one ends it at once.
 
-    Several processes save by steps: the first one writes the states of all, and as many go on as began.
+    Several processes save by steps: the first one writes the states of all, and the same number must resume.
 
     Attributes
     ----------
     path : Path
-        The file; ``.npz`` by custom.
+        The file, usually ``.npz``.
     every_seconds : float
         Least time between two saves.
     tag : str or dict of str
-        What else must be the same where the run goes on, such as a version of the data.
+        Further values that must be the same on resumption, such as a version of the data.
     every_steps : int
         Steps between two saves of several processes.
 
@@ -96,7 +96,7 @@ class Checkpoint(CheckedValue):
 
 
 class Saver:
-    """The file of a checkpoint, for all processes of a world, and when it was written.
+    """The file of a checkpoint, for all processes of a world, and the time of its last save.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Saver:
         self.saved, self.took = time.monotonic(), 0.0
 
     def pause_after(self, step: int) -> float:
-        """Return the next step at which the run must pause to save; infinity: it may save after any step."""
+        """Return the next step at which the run must pause to save, or infinity if it may save after any step."""
         every = self.plan.every_steps
         return math.inf if self.world.size == 1 else (step // every + 1) * every
 
@@ -125,21 +125,21 @@ class Saver:
         return time.monotonic() - self.saved >= wait
 
     def seed(self) -> int | None:
-        """Return the seed of the run that is saved; None where there is none."""
+        """Return the seed of the saved run, or None if there is none."""
         first = self.world.rank == 0 and self.path.exists()
         seed = self.world.first(_run_in(self.path).get("seed") if first else None)
         return seed if type(seed) is int else None
 
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
-        """Write the states of all processes and what is told of them; all call it together."""
+        """Write the states of all processes and their description; all call it together."""
         began, run = time.monotonic(), run | {"number of processes": self.world.size}
-        # Products are rounded otherwise in another order of memory: axes from the farthest jumps to the nearest.
+        # The rounding of products depends on the memory order: axes by descending strides.
         strided = {name: array.strides for name, array in arrays.items() if not array.flags.c_contiguous}
         odd = {name: np.argsort(-np.abs(jumps), kind="stable").tolist() for name, jumps in strided.items()}
         arrays = {**arrays, **{name: arrays[name].transpose(axes) for name, axes in odd.items()}}
         parts = self.world.everywhere((arrays, about | {"axes": odd}))
         if self.world.rank == 0:
-            # Another run may have begun to save here since this one looked.
+            # Another run may have begun to save here in the meantime.
             with suppress(StorageError):
                 _refuse_another(self.path, _run_in(self.path) if self.path.exists() else run, run)
             stored = {f"{i}.{name}": array for i, (own, _) in enumerate(parts) for name, array in own.items()}
@@ -149,14 +149,14 @@ class Saver:
         self.took = self.saved - began
 
     def load(self, run: dict[str, Any]) -> tuple[dict[str, Array], dict[str, Any]] | None:
-        """Return the state that was saved, and its description, or None when there is none.
+        """Return the saved state and its description, or None if there is none.
 
         Raises
         ------
         InvalidInputError
-            When the file is not a checkpoint, or belongs to another run.
+            If the file is not a checkpoint, or belongs to another run.
         StorageError
-            When the file is damaged, or of another version of rmopt.
+            If the file is damaged, or of another version of rmopt.
         """
         path, world = self.path, self.world
         saved = world.first(load_arrays(path) if world.rank == 0 and path.exists() else None)
@@ -168,11 +168,11 @@ class Saver:
         if about["checkpoint_format"] != FORMAT:
             raise StorageError(
                 f"the checkpoint {path} is of format {about['checkpoint_format']}, and this version of rmopt reads "
-                f"{FORMAT}; delete it, or go on with the version that wrote it."
+                f"{FORMAT}; delete it, or resume with the version that wrote it."
             )
         with reading(path, InvalidInputError):
             if world.rank == 0:
-                # Others may have parameters of their own, as agents have step sizes.
+                # Others may have their own parameters, such as the step sizes of agents.
                 _refuse_another(path, about["run"], run | {"number of processes": world.size})
             own, arrays = about["parts"][world.rank], {}
             for key, array in stored.items():
@@ -186,10 +186,10 @@ class Saver:
 def witness(
     problem: Problem, point: Any, seed: int, most: float = FEW, some: int = TERMS
 ) -> dict[str, float]:
-    """Return numbers that tell a problem from others at a point, as far as it can be evaluated there.
+    """Return numbers that identify a problem at a point, as far as it can be evaluated there.
 
-    The cost and the length of its gradient; of a sum also the length of the gradient of `some` terms that the seed
-    draws, and that alone where it has more than `most` terms, or nobody knows how many.
+    The cost and the length of its gradient. For a sum also the length of the gradient of `some` random terms, and
+    that alone if it has more than `most` terms, or an unknown number.
     """
     cost, manifold = problem.cost, problem.manifold
 
@@ -207,7 +207,7 @@ def witness(
         numbers["gradient norm of some terms"] = lambda: length(cost.term_gradient(point, terms))
     known = {}
     for name, evaluate in numbers.items():
-        # Not every cost has values, nor every manifold lengths; a run that needs none goes on without them.
+        # Not every cost has values, nor every manifold lengths, and a run that needs none continues without them.
         with np.errstate(all="ignore"), suppress(Exception):
             if math.isfinite(value := float(evaluate())):
                 known[name] = value
@@ -215,19 +215,19 @@ def witness(
 
 
 def difference(saved: list[dict[str, float]], now: list[dict[str, float]], coarseness: float) -> str | None:
-    """Return in what the witnesses at the start and where a run stands differ from those that were saved, or None."""
+    """Return in which number the witnesses at the start and at the current point differ from saved ones, or None."""
     near, scale = max(NEAR, ROUNDINGS * coarseness * float(np.finfo(float).eps)), now[0]
     for place, before, after in zip(("at the start", "where it stands"), saved, now, strict=True):
         for name in {**after, **before}:
             old, new = before.get(name, math.inf), after.get(name, math.inf)
-            # At the start numbers have a size at which they are not rounding alone.
+            # At the start numbers are larger than rounding.
             if not math.isclose(old, new, rel_tol=near, abs_tol=near * abs(scale.get(name, 0.0))):
                 return f"{place} the {name} is {new:.12g}, and was {old:.12g}"
     return None
 
 
 def _run_in(path: Path) -> dict[str, Any]:
-    """Return what is told of the run that a file is of, nothing where it tells nothing; its arrays are not read."""
+    """Return the description of the run in a file, or an empty one, without reading its arrays."""
     with reading(path):
         about = json.loads(read_arrays(path, {"about": (str, None)})["about"][0])
         return about.get("run", {})

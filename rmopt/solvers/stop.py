@@ -1,4 +1,4 @@
-"""When a run ends: criteria that look at the rows of its history, and combine by ``|`` and ``&``."""
+"""Stopping criteria on the rows of a run's history, combined by ``|`` and ``&``."""
 
 import math
 from abc import ABC, abstractmethod
@@ -14,7 +14,7 @@ Row = Mapping[str, Any]
 
 
 class Converged(str):
-    """A reason to stop that says that the run has reached what it was for.
+    """A reason to stop which means that the run has reached its goal.
 
     Examples
     --------
@@ -34,11 +34,11 @@ class Converged(str):
 
 
 class Stop(ABC):
-    """A stopping criterion: a function of the rows so far, of which the last one is of now.
+    """A stopping criterion: a function of the rows so far, the current one last.
 
-    A row holds ``step``, ``updates`` and ``seconds``, what the solver observes (for full-gradient solvers
-    ``cost``, ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any
-    function of the rows that returns a reason or None may stand in the place of a criterion.
+    A row holds ``step``, ``updates`` and ``seconds``, the solver's observations (for full-gradient solvers ``cost``,
+    ``gradient_norm``, ``step_size`` and the counts of a `Result`), and the metrics of a recorder. Any function of the
+    rows that returns a reason or None can be used as a criterion.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class Stop(ABC):
     (True, 'a gradient of length')
     """
 
-    # The number of the rows for which it sets a bound.
+    # The name of the number for which it sets a bound.
     bounds: ClassVar[str] = ""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Stop(ABC):
         """Return why to stop, or None."""
 
     def due(self) -> float:
-        """Return the step at which it must be asked; infinity: at any."""
+        """Return the step at which it must be evaluated, or infinity for any."""
         return math.inf
 
     def waits_for(self, name: str) -> bool:
@@ -93,14 +93,14 @@ class _Pair(CheckedValue, Stop):
 
 
 class Either(_Pair):
-    """Stop when one of two criteria says so; made by ``|``."""
+    """Stop when one of two criteria returns a reason; made by ``|``."""
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         return asked(self.first, rows) or asked(self.second, rows)
 
 
 class Both(_Pair):
-    """Stop when two criteria say so at the same time; made by ``&``."""
+    """Stop when two criteria return reasons at the same time; made by ``&``."""
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
         first, second = asked(self.first, rows), asked(self.second, rows)
@@ -112,7 +112,7 @@ class Both(_Pair):
 
 @dataclass(frozen=True)
 class MaxSteps(CheckedValue, Stop):
-    """Stop after so many steps.
+    """Stop after this many steps.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class MaxSteps(CheckedValue, Stop):
 
 @dataclass(frozen=True)
 class MaxSeconds(CheckedValue, Stop):
-    """Stop after so many seconds of training; measurements and saves do not count.
+    """Stop after this many seconds of training, without measurements and saves.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ class Below(CheckedValue, Stop):
 
 @dataclass(frozen=True)
 class SmallChange(CheckedValue, Stop):
-    """Stop when a number changed by at most this share of itself from the row before.
+    """Stop when a number changed by at most this share of itself since the previous row.
 
     Parameters
     ----------
@@ -224,7 +224,7 @@ class SmallStep(CheckedValue, Stop):
 
 @dataclass(frozen=True)
 class Stagnation(CheckedValue, Stop):
-    """Stop when the best value of a number is as old as this many rows.
+    """Stop when a number has had no better value in this many rows.
 
     Parameters
     ----------
@@ -236,7 +236,7 @@ class Stagnation(CheckedValue, Stop):
     name: str = "cost"
 
     def __call__(self, rows: Sequence[Row]) -> str | None:
-        # Rows of steps that were refused say nothing.
+        # Rows of refused steps do not count.
         moved = (place for place in range(len(rows) - 1, -1, -1) if not place or not _stayed(rows, place))
         places = list(islice(moved, self.rows + 1))
         *recent, earlier = (seen(rows[place], self.name, self) for place in places)
@@ -247,7 +247,7 @@ class Stagnation(CheckedValue, Stop):
 
 @dataclass(frozen=True)
 class NotFinite(Stop):
-    """Stop when a number of the rows is NaN or infinite; without it such a run raises `DivergedError` at its end.
+    """Stop when a number of the rows is NaN or infinite, for which a run otherwise raises `DivergedError` at its end.
 
     Parameters
     ----------
@@ -263,9 +263,9 @@ class NotFinite(Stop):
 
 @dataclass(frozen=True)
 class MaxEvaluations(CheckedValue, Stop):
-    """Stop after so many evaluations of the cost, or of what else full-gradient solvers count.
+    """Stop after this many evaluations of the cost, or of another count of full-gradient solvers.
 
-    A step is never left half done, so that the last one may go beyond.
+    Steps are always completed, so the last one may exceed the number.
 
     Parameters
     ----------
@@ -283,15 +283,15 @@ class MaxEvaluations(CheckedValue, Stop):
 
 
 def asked(criterion: Any, rows: Sequence[Row]) -> str | None:
-    """Return what a criterion or a function of the rows says, or refuse what is no reason."""
+    """Return the reason of a criterion or a function of the rows, and refuse other values."""
     return as_reason("stop", criterion(rows))
 
 
 def as_reason(name: str, found: Any) -> str | None:
-    """Return why to stop, or None, or refuse what is neither; `name` is that of the function that said it."""
+    """Return a reason to stop or None, and refuse other values; `name` is that of the function."""
     if not (found is None or isinstance(found, str)):
         raise InvalidInputError(
-            f"{name} returned {shown(found)}; it must return a reason as a string, or None to go on."
+            f"{name} returned {shown(found)}; it must return a reason as a string, or None to continue."
         )
     return found
 
@@ -303,7 +303,7 @@ def _stayed(rows: Sequence[Row], place: int) -> bool:
 
 
 def seen(row: Row, name: str, criterion: Stop) -> float:
-    """Return a number of a row, or say how it gets there."""
+    """Return a number of a row, or raise an error that explains how to record it."""
     if not isinstance(name, str) or name not in row:
         raise InvalidInputError(
             f"{shown(criterion)} looks at {shown(name)}, and the rows of this run hold {', '.join(row)}; measure it, "

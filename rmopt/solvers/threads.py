@@ -1,4 +1,4 @@
-"""What a run holds while it lasts: threads of BLAS, whose number decides how sums are rounded, and signals."""
+"""Resources held by a run: threads of BLAS, on whose number the rounding of sums depends, and signals."""
 
 import os
 import signal
@@ -17,34 +17,34 @@ from typing import Any, Self
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 _lock = threading.Lock()
-# What the pools had when each context that is open began, of all threads.
+# The thread numbers of the pools when each open context began, for all threads.
 _found: list[list[int]] = []
 
 
 @cache
 def _pools() -> tuple[list[Any], int]:
-    """Return the pools of BLAS, and how many of them are numpy's, which come first; scipy's wheels bring another."""
-    # Looking for them takes milliseconds; numpy and scipy.linalg are imported by then.
+    """Return the pools of BLAS, numpy's first, and the number of numpy's; scipy's wheels contain another."""
+    # The search takes milliseconds, after numpy and scipy.linalg are imported.
     pools = ThreadpoolController().select(user_api="blas").lib_controllers
     names = [_package(pool.filepath) for pool in pools]
-    # A library of neither is that of both.
+    # A library of neither wheel serves both.
     others = [name != "numpy" if "numpy" in names else name == "scipy" for name in names]
     ordered = sorted(zip(others, pools, strict=True), key=itemgetter(0))
     return [pool for _, pool in ordered], others.count(False)
 
 
 def _package(library: str) -> str:
-    """Return the package whose wheel brought a library, which lies in numpy.libs, say, or in numpy/.dylibs."""
+    """Return the package whose wheel contains a library, for example in numpy.libs or numpy/.dylibs."""
     folder = Path(library).parent
     return folder.parent.name if folder.name.startswith(".") else folder.name.removesuffix(".libs")
 
 
 @cache
 def _cores() -> int:
-    """Return how many cores this process may use, by its affinity and by the quota of its container."""
+    """Return the number of cores for this process, by its affinity and the quota of its container."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with suppress(OSError, ValueError):
-        # Where there is no quota the file has a word for it, or is not there.
+        # Without a quota the file has a word for it, or is absent.
         quota, period = map(int, Path("/sys/fs/cgroup/cpu.max").read_text(encoding="utf-8").split())
         cores = min(cores, ceil(quota / period))
     return cores
@@ -53,7 +53,7 @@ def _cores() -> int:
 def _change(now: list[int], wanted: list[int]) -> None:
     if now == wanted:
         return
-    # Since 3.8 threadpoolctl heeds the first thread that changed something, and silently ignores all others.
+    # Since 3.8 threadpoolctl obeys the first thread that changed something, and silently ignores all others.
     clear = getattr(OpenBLASController, "clear_controlling_thread", lambda force: None)
     for pool, old, new in zip(_pools()[0], now, wanted, strict=True):
         if old != new:
@@ -64,11 +64,12 @@ def _change(now: list[int], wanted: list[int]) -> None:
 
 @contextmanager
 def blas_threads(most: int | None) -> Iterator[int | None]:
-    """Hold the threads of BLAS in a context: numpy's at what they are or at most so many, those of others at one.
+    """Hold the threads of BLAS in a context: numpy's at their number or at most this many, others' at one.
 
-    The pools of numpy and scipy hinder each other. No number is raised above what was found, which others may have
-    limited, nor above the cores of the process. It holds for the whole process: where contexts of several threads
-    overlap, the last one to close lifts it. Yields the number of numpy's threads; None where its BLAS has none.
+    The pools of numpy and scipy hinder each other. No number is raised above the present one, which others may have
+    limited, nor above the cores of the process. The limit holds for the entire process: if contexts of several
+    threads overlap, the last one to close lifts it. Yields the number of numpy's threads, or None if its BLAS has
+    none.
     """
     (pools, numpys), limit = _pools(), min(_cores(), most or maxsize)
     with _lock:
@@ -84,17 +85,17 @@ def blas_threads(most: int | None) -> Iterator[int | None]:
             if at + 1 == len(_found):
                 _change(held, found)
             else:
-                # The one that began next lifts what this one set.
+                # The context that began next lifts this one's limit.
                 _found[at + 1][:] = found
             del _found[at]
 
 
-# Of a context, or of a function that it decorates.
+# The type of a context, or of a function that it decorates.
 one_blas_thread = partial(blas_threads, 1)
 
 
 def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
-    """Return what a function gives for each, as `map` does, in as many threads; where one fails all have ended."""
+    """Apply a function to each item, as `map` does, in as many threads; after an error all have ended."""
     calls = list(zip(*many, strict=True))
     if len(calls) < 2:
         return [function(*call) for call in calls]
@@ -103,19 +104,19 @@ def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
 
 
 class Interrupts:
-    """A context in which the first Ctrl-C or SIGTERM only leaves a note; a second one acts at once.
+    """A context in which the first Ctrl-C or SIGTERM is only noted, and a second one acts at once.
 
-    Handlers are set in the main thread alone, and are as before at the end. Signals that are ignored stay ignored.
+    Handlers are set in the main thread alone, and restored at the end. Ignored signals stay ignored.
 
     Parameters
     ----------
     wanted : bool
-        Whether to do anything at all.
+        Whether to handle signals at all.
 
     Attributes
     ----------
     pending : int or None
-        The signal that came.
+        The signal received.
     """
 
     def __init__(self, wanted: bool) -> None:
@@ -138,7 +139,7 @@ class Interrupts:
             self.deliver()
 
     def deliver(self) -> None:
-        """Do what the signal does otherwise: KeyboardInterrupt, or for SIGTERM the exit status 143."""
+        """Do the signal's usual action: KeyboardInterrupt, or for SIGTERM the exit status 143."""
         number, self.pending = self.pending, None
         if number is not None:
             if not callable(self._before[number]):

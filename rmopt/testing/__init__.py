@@ -14,21 +14,21 @@ __all__ = ["parametrize_with_laws"]
 
 
 def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2), dtype: Any = None) -> Any:
-    """Return a pytest decorator that calls a test with each of some parts and seeds, as ``check``.
+    """Return a pytest decorator that calls a test with a ``check`` for each part and seed.
 
     Parameters
     ----------
     parts : iterable
         As in `rmopt.checks.checks_of`.
     seeds : iterable of int
-        One seed is enough for a part without random numbers; laws at several points find more.
+        One seed suffices for a part without random numbers; several seeds find more.
     dtype : dtype, optional
         As in `rmopt.checks.checks_of`.
 
     Returns
     -------
     pytest.MarkDecorator
-        What it gives a test raises an AssertionError that lists each law that is broken.
+        The ``check`` of a test raises an AssertionError that lists the broken laws.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Optimisers of PyTorch for low-rank layers and for parameters on manifolds, loaded when one is first used.
 
-Experimental: they were measured on CPUs alone, and may change.
+Experimental: they may change, and were measured on CPUs only.
 """
 
 import importlib

@@ -1,9 +1,9 @@
 """Optimisers of matrices W = B A of low rank, such as adapters and low-rank layers of networks.
 
-A step moves the matrix W, not its factors: it does not depend on which B and A stand for W. In here factors are rows:
-b = Bᵀ (k × n) and a = A (k × m), and so are bases, u = Uᵀ and v = Vᵀ: products along rows are fast. The momentum is
-kept as what the gradients by b and a would be if it were the gradient by W, so that it lives where they do. Nothing
-is read back by the host, and equal shapes move together.
+A step moves the matrix W, not its factors: it does not depend on the B and A that represent W. Internally factors are
+rows, b = Bᵀ (k × n) and a = A (k × m), as are bases, u = Uᵀ and v = Vᵀ, for fast products along rows. The momentum is
+stored as the gradients by b and a for which it would be the gradient by W, so that it has their shapes and device.
+The host reads nothing back, and equal shapes move together.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Pair = tuple[nn.Parameter, nn.Parameter]
 
 # Columns of B are not made shorter than this, so that rows of A keep their numbers where W loses rank.
 SHORTEST = 1e-3
-# Of numbers in one side's factors so many move together on a CPU: then they stay in its cache.
+# The numbers in one side's factors that move together on a CPU, so that they stay in its cache.
 CACHED = 2**17
-# Polynomials of odd degree whose composition takes [1e-3, 1] to 1 (Amsel, Persson, Musco and Gower 2025).
+# Odd polynomials whose composition maps [1e-3, 1] to 1 (Amsel, Persson, Musco and Gower 2025).
 POLAR = (
     (8.28721201814563, -23.595886519098837, 17.300387312530933),
     (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
@@ -47,32 +47,32 @@ class Tangent(NamedTuple):
 
 
 class Pairs(list[Pair]):
-    """Pairs (B, A), and the trainable parameters of the model that are in none."""
+    """Pairs (B, A), and the other trainable parameters of the model."""
 
     others: list[nn.Parameter]
 
 
 def low_rank_pairs(model: nn.Module, a: str = "lora_A", b: str = "lora_B") -> Pairs:
-    """Return the pairs (B, A) of a model's parameters by their names, as PEFT gives them or `LowRankLinear`.
+    """Return the pairs (B, A) of a model's parameters by their names, such as those of PEFT or `LowRankLinear`.
 
     The names of two partners are equal but for one part between dots, `a` or `b`: ``q.lora_A.default.weight`` and
-    ``q.lora_B.default.weight``. Pairs that are frozen are left out.
+    ``q.lora_B.default.weight``. Frozen pairs are left out.
 
     Parameters
     ----------
     model : torch.nn.Module
     a, b : str
-        What the factors are called.
+        The names of the factors.
 
     Returns
     -------
     list of (B, A)
-        Its attribute `others` holds the other parameters of the model that are trained.
+        Its attribute `others` holds the other trained parameters of the model.
 
     Raises
     ------
     InvalidInputError
-        For a factor without a partner, a pair of which one half is frozen, and factors that are no matrices.
+        For a factor without a partner, a half-frozen pair, and factors that are not matrices.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def low_rank_pairs(model: nn.Module, a: str = "lora_A", b: str = "lora_B") -> Pa
             pairs.append(pair)
     if not pairs:
         raise InvalidInputError(
-            f"no parameter that is trained has {a!r} or {b!r} in its name; name the two factors by a= and b=."
+            f"no trained parameter has {a!r} or {b!r} in its name; name the two factors by a= and b=."
         )
     taken = {id(p) for pair in pairs for p in pair}
     pairs.others = [p for p in model.parameters() if p.requires_grad and id(p) not in taken]
@@ -112,14 +112,14 @@ def low_rank_pairs(model: nn.Module, a: str = "lora_A", b: str = "lora_B") -> Pa
 
 
 def hold_to_pair(B: Tensor, A: Tensor, name: str) -> None:
-    """Refuse what is no pair of trained matrices B (n, k) and A (k, m)."""
+    """Refuse anything but a pair of trained matrices B (n, k) and A (k, m)."""
     shapes = tuple(B.shape), tuple(A.shape)
     if B.ndim != 2 or A.ndim != 2 or B.shape[1] != A.shape[0] or not B.is_floating_point():
         wrong = f"has shapes {shapes[0]} and {shapes[1]}; give matrices B (n, k) and A (k, m) of real numbers"
     elif B.requires_grad != A.requires_grad:
         wrong = f"is frozen in its {'A' if B.requires_grad else 'B'}; freeze both factors or none"
     elif (B.dtype, B.device) != (A.dtype, A.device):
-        wrong = "has factors of two types or on two devices; bring them together"
+        wrong = "has factors of two types or on two devices; convert one of them"
     else:
         return
     raise InvalidInputError(f"the pair {name} {wrong}.")
@@ -141,7 +141,7 @@ class LowRankLinear(nn.Module):
 
     Notes
     -----
-    At first the entries of B A have variance 1 / in_features, and B and A the same length.
+    Initially the entries of B A have variance 1 / in_features, and B and A the same length.
 
     Examples
     --------
@@ -169,7 +169,7 @@ class LowRankLinear(nn.Module):
 
 
 class _LowRank(torch.optim.Optimizer):
-    """What the optimisers share: groups of pairs, of other parameters, and the step."""
+    """The base of the optimisers: groups of pairs and of other parameters, and the step."""
 
     def __init__(
         self, pairs: Iterable[Any], defaults: dict[str, Any], others: Mapping[str, Any] | None
@@ -199,7 +199,7 @@ class _LowRank(torch.optim.Optimizer):
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move all parameters that have gradients; return the loss of the closure, where there is one."""
+        """Move all parameters that have gradients, and return the loss of the closure, if given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -217,7 +217,7 @@ class _LowRank(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over the state of an optimiser with the same groups; what is in single precision stays so."""
+        """Load the state of an optimiser with the same groups; single precision stays single."""
         super().load_state_dict(state_dict)
         given = [i for group in state_dict["param_groups"] if group["pairs"] for i in group["params"]]
         own = [p for group in self.param_groups if group["pairs"] for p in group["params"]]
@@ -262,14 +262,14 @@ class _LowRank(torch.optim.Optimizer):
             if coarse and "exact_b" not in state:
                 state |= {"exact_b": one.clone(), "exact_a": other.clone()}
         if coarse:
-            # Factors that are still what was written, rounded, are taken up before rounding.
+            # Factors that still equal the rounded ones written last continue from before rounding.
             for x, key, p in ((b, "exact_b", B[0]), (a, "exact_a", A[0])):
                 kept = torch.stack([state[key] for state in states])
                 x.copy_(torch.where((kept.to(p.dtype) == x).all(dim=(-2, -1), keepdim=True), kept, x))
-        # The rows of b are orthogonal where no one else wrote into them.
+        # The rows of b are orthogonal unless other code has written into them.
         tb, ta = frame(b, again=fresh), frame(a)
         if beta:
-            # Where someone else wrote into the factors, the momentum is not of them.
+            # If other code has written into the factors, the momentum does not belong to them.
             before = torch.stack([state["lengths"] for state in states])
             same = ((lengths(b, a) - before).abs() <= 1e-3 * before).all(dim=-1)[:, None, None].to(exact)
             gb.add_(torch.stack([state["b"] for state in states]).mul_(beta * same))
@@ -278,7 +278,7 @@ class _LowRank(torch.optim.Optimizer):
         velocity = tangent(left.flatten(1, 2), right.flatten(1, 2))
         u1, seen, k = self._retracted(group, b, a, self._direction(velocity))
         d = k.norm(dim=-1, keepdim=True).sqrt().clamp_min(SHORTEST)
-        # Where a column of B vanishes, the row of A stays.
+        # If a column of B vanishes, the row of A stays.
         gone = (u1.norm(dim=-1, keepdim=True) < 0.5).to(exact)
         b1, a1 = u1.mul_(d), k.div_(d).addcmul_(gone, a)
         for X, new in zip((*B, *A), (*b1.mT.unbind(), *a1.unbind()), strict=True):
@@ -293,7 +293,7 @@ class _LowRank(torch.optim.Optimizer):
                 state["b"].copy_(one), state["a"].copy_(other), state["lengths"].copy_(both)
 
     def _direction(self, velocity: Tangent) -> Tangent:
-        """Return the tangent vector against which the step goes."""
+        """Return the tangent vector opposite to the step."""
         return velocity
 
     def _retracted(
@@ -310,7 +310,7 @@ class _LowRank(torch.optim.Optimizer):
             P, s, Qh = torch.linalg.svd(rl @ middle @ rr.mT)
             u1 = P[..., :rank].mT @ ql.mT
             return u1, u1 @ left.mT, s[:, :rank, None] * Qh[:, :rank] @ qr.mT
-        # (W − lr ξ) V and its columns' product with W − lr ξ; v rightᵀ holds the identity and what is known.
+        # (W − lr ξ) V and its columns' product with W − lr ξ; v rightᵀ holds the identity and known products.
         across = middle[:, :, :rank].mT + at_a[:, :rank] @ middle[:, :, rank:].mT
         u1 = basis(((v @ a.mT) @ b).baddbmm_(across, left, beta=kept, alpha=-lr), u)
         seen = u1 @ left.mT
@@ -320,19 +320,20 @@ class _LowRank(torch.optim.Optimizer):
 class LowRankSGD(_LowRank):
     """Stochastic gradient descent for matrices W = B A, on the manifold of matrices of rank k.
 
-    It has the path of `rmopt.solvers.SGD` on `rmopt.manifolds.FixedRankEmbedded`, whichever B and A stand for W.
+    It follows the path of `rmopt.solvers.SGD` on `rmopt.manifolds.FixedRankEmbedded`, for any B and A that represent
+    W.
 
     Parameters
     ----------
     pairs : list of (B, A), or of groups
-        What `low_rank_pairs` returns, tuples of your own, or dictionaries ``{"pairs": [(B, A), …], "lr": …}``.
+        The result of `low_rank_pairs`, your own tuples, or dictionaries ``{"pairs": [(B, A), …], "lr": …}``.
     lr : float
     momentum : float
-        The share of the last velocity that is kept; velocities are projected on new tangent spaces.
+        The share of the last velocity in the next one. Velocities are projected on new tangent spaces.
     weight_decay : float
         W shrinks by 1 − lr · weight_decay in each step.
     others : dict, optional
-        Options of `torch.optim.AdamW` for the other parameters: ``dict(params=…, lr=…)``. Without `params` they are
+        Options of `torch.optim.AdamW` for the other parameters: ``dict(params=…, lr=…)``. `params` defaults to
         ``pairs.others``.
     maximize : bool
     retraction : {"power", "metric-projection"}
@@ -386,27 +387,27 @@ class LowRankSGD(_LowRank):
 class LowRankMuon(_LowRank):
     """Orthogonalised momentum for matrices W = B A, moved on the manifold of matrices of rank k.
 
-    Muon [1]_ without a choice of factors: the part of the momentum that turns the columns of W and that which turns
-    its rows are made orthogonal, in orthonormal bases. The retraction is `rmopt.retractions.PowerIteration`.
+    Muon [1]_ without a choice of factors: the parts of the momentum that turn the columns and the rows of W are
+    orthogonalised, in orthonormal bases. The retraction is `rmopt.retractions.PowerIteration`.
 
     Parameters
     ----------
     pairs : list of (B, A), or of groups
-        What `low_rank_pairs` returns, tuples of your own, or dictionaries ``{"pairs": [(B, A), …], "lr": …}``.
+        The result of `low_rank_pairs`, your own tuples, or dictionaries ``{"pairs": [(B, A), …], "lr": …}``.
     lr : float
-        The length of steps: the entries of both parts are about as large.
+        The length of steps: the entries of both parts have about this size.
     momentum : float
-        The share of the last velocity that is kept; velocities are projected on new tangent spaces.
+        The share of the last velocity in the next one. Velocities are projected on new tangent spaces.
     weight_decay : float
         W shrinks by 1 − lr · weight_decay in each step.
     others : dict, optional
-        Options of `torch.optim.AdamW` for the other parameters: ``dict(params=…, lr=…)``. Without `params` they are
+        Options of `torch.optim.AdamW` for the other parameters: ``dict(params=…, lr=…)``. `params` defaults to
         ``pairs.others``.
     maximize : bool
 
     See Also
     --------
-    LowRankSGD : where the solution is to be exact.
+    LowRankSGD : for exact solutions.
 
     References
     ----------
@@ -455,7 +456,7 @@ def lengths(b: Tensor, a: Tensor) -> Tensor:
 def triangle(gram: Tensor) -> tuple[Tensor, Tensor]:
     """Return t, triangular, with t x of orthonormal rows for gram = x xᵀ, and which rows of t are not zero.
 
-    These are rows of x that do not depend on earlier ones. Nothing is refused, and nothing is read by the host.
+    These are rows of x that do not depend on earlier ones. No input is refused, and the host reads nothing.
     """
     number, rank = torch.finfo(gram.dtype), gram.shape[-1]
     one, small = torch.eye(rank, dtype=gram.dtype, device=gram.device), 4.0 * number.eps * rank**0.5
@@ -466,7 +467,7 @@ def triangle(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def frame(x: Tensor, again: bool = True) -> Tensor:
-    """Return the triangular t with t x of orthonormal rows; `again` where more than half of the digits count."""
+    """Return the triangular t with t x of orthonormal rows; `again` for more than half of the digits."""
     t, _ = triangle(x @ x.mT)
     if again:
         q = t @ x
@@ -475,7 +476,7 @@ def frame(x: Tensor, again: bool = True) -> Tensor:
 
 
 def basis(x: Tensor, spare: Tensor) -> Tensor:
-    """Return orthonormal rows of x; in place of rows that depend on earlier ones those of `spare`, or zero."""
+    """Return orthonormal rows of x, with dependent rows replaced by those of `spare`, or zero."""
     t, alive = triangle(x @ x.mT)
     q = (t @ x).addcmul_((~alive).to(x.dtype), spare)
     return triangle(q @ q.mT)[0] @ q
@@ -497,7 +498,7 @@ def between(c1: Tensor, c2: Tensor, rb: Tensor, ra: Tensor) -> Tensor:
 def inverse_root(gram: Tensor) -> Tensor:
     """Return r with r h of orthonormal rows, for gram = h hᵀ; the smallest directions are damped."""
     one = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    # What is shorter than 1e-15 vanishes.
+    # Rows shorter than 1e-15 vanish.
     size = gram.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(1e-30)
     gram, root = gram / size + 1e-6 * one, one
     for p, q, r in POLAR:

@@ -1,4 +1,4 @@
-"""SGD and Adam of PyTorch where parameters are points of manifolds of arrays."""
+"""SGD and Adam in PyTorch for parameters that are points of manifolds of arrays."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from rmopt.manifolds import ArrayManifold, Euclidean, Power
 
 
 class _Riemannian(Optimizer):
-    """What both share: groups with a manifold move on it, and torch itself moves the others.
+    """The base of both: groups with a manifold move on it, and torch itself moves the others.
 
-    Momenta of the former are tangent vectors, which the transport of the manifold carries along.
+    Momenta of the former are tangent vectors, moved by the transport of the manifold.
     """
 
     flat: ClassVar[Callable[..., Optimizer]]
     momentum: ClassVar[str]
 
     def __init__(self, params: Any, **options: Any) -> None:
-        # Torch's own refuses options that are none.
+        # Torch's own class refuses unknown options.
         self.flat([torch.zeros(())], **options)
         super().__init__(params, options | {"manifold": None})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group of parameters; they must be points of its manifold."""
+        """Add a group of parameters, which must be points of its manifold."""
         super().add_param_group(param_group)
         group, manifold = self.param_groups[-1], self.param_groups[-1]["manifold"]
         for place, parameter in enumerate(group["params"] if manifold is not None else ()):
@@ -47,7 +47,7 @@ class _Riemannian(Optimizer):
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over the state of an optimiser with the same groups; the manifolds stay."""
+        """Load the state of an optimiser with the same groups; the manifolds stay."""
         manifolds = [group["manifold"] for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, manifold in zip(self.param_groups, manifolds, strict=True):
@@ -60,7 +60,7 @@ class _Riemannian(Optimizer):
         Parameters
         ----------
         closure : callable, optional
-            It computes the loss and its gradients again.
+            A function that computes the loss and its gradients again.
 
         Returns
         -------
@@ -74,7 +74,7 @@ class _Riemannian(Optimizer):
         flat = []
         for group in self.param_groups:
             if type(group["manifold"]) in (type(None), Euclidean):
-                # Each coordinate is a manifold of its own, and torch's step is the one there.
+                # Each coordinate is a separate manifold, on which torch's step is right.
                 flat.append(group)
                 continue
             for parameter in group["params"]:
@@ -87,7 +87,7 @@ class _Riemannian(Optimizer):
         return loss
 
     def _move(self, parameter: Tensor, group: dict[str, Any]) -> None:
-        # In a step it may remember.
+        # During a step it may cache.
         manifold, point, state = group["manifold"]._in_a_run(), parameter.detach(), self.state[parameter]
         gradient = parameter.grad.to_dense()
         gradient = -gradient if group["maximize"] else gradient
@@ -108,34 +108,34 @@ class _Riemannian(Optimizer):
     def _direction(
         self, manifold: Any, point: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]
     ) -> Tensor:
-        """Return the tangent vector to go against, for a Euclidean gradient; momenta are kept in the state."""
+        """Return the tangent vector opposite to the step, for a Euclidean gradient, with momenta in the state."""
 
 
 class RiemannianSGD(_Riemannian):
-    """SGD of PyTorch where parameters are points of manifolds.
+    """SGD in PyTorch for parameters that are points of manifolds.
 
-    A step follows the retraction of the manifold, and its transport carries the momentum along; `Manifold.using`
-    exchanges both. Each step ends on the manifold up to rounding, so that none is needed that brings points back.
+    A step follows the retraction of the manifold, and its transport moves the momentum; `Manifold.using` exchanges
+    both. Each step ends on the manifold up to rounding, so that no correction is needed.
 
     Parameters
     ----------
     params : iterable
         Parameters, or groups as torch takes them. A group ``{"params": …, "manifold": Stiefel(n, p)}`` holds
         points of a manifold of arrays, or many as one parameter: axes in front of those of a point are a batch.
-        What is in groups without a manifold is moved by `torch.optim.SGD` itself.
+        Groups without a manifold are moved by `torch.optim.SGD` itself.
     lr : float
-        The rate: a step is so many gradients long.
+        The learning rate: the length of a step in gradients.
     momentum, dampening : float
     weight_decay : float
-        So many times a parameter is added to its Euclidean gradient. Where all points have one length, as frames and
-        unit vectors have, this changes nothing.
+        This multiple of a parameter is added to its Euclidean gradient. It has no effect if all points have the same
+        length, such as frames and unit vectors.
     nesterov : bool
     maximize : bool
 
     See Also
     --------
-    RiemannianAdam : steps whose length does not go with that of gradients.
-    rmopt.solvers.SGD : where no network is around.
+    RiemannianAdam : steps whose length is independent of gradients.
+    rmopt.solvers.SGD : for problems without a network.
 
     References
     ----------
@@ -181,7 +181,7 @@ class RiemannianSGD(_Riemannian):
         if not (rate := group["momentum"]):
             return gradient
         kept = state.get(self.momentum)
-        # Copied, for it may be the array that the next backward pass writes to.
+        # Copied, because the next backward pass may overwrite the array.
         new = 1.0 - group["dampening"]
         kept = gradient.clone() if kept is None else torch.add(rate * kept, gradient, alpha=new)
         state[self.momentum] = kept
@@ -189,25 +189,25 @@ class RiemannianSGD(_Riemannian):
 
 
 class RiemannianAdam(_Riemannian):
-    """Adam of PyTorch where parameters are points of manifolds.
+    """Adam in PyTorch for parameters that are points of manifolds.
 
     As `RiemannianSGD`, with steps of about the length `lr`, whatever that of gradients. The second moment is that of
-    the length of a point's gradient, by the metric: one number for a point, for on a manifold there are no
-    coordinates to have numbers of their own (Bécigneul and Ganea 2019). A batch has one for each of its points.
+    the length of a point's gradient in the metric: one number for a point, because a manifold has no coordinates with
+    separate numbers (Bécigneul and Ganea 2019). A batch has one for each of its points.
 
     Parameters
     ----------
     params : iterable
         Parameters, or groups as torch takes them. A group ``{"params": …, "manifold": Stiefel(n, p)}`` holds
         points of a manifold of arrays, or many as one parameter: axes in front of those of a point are a batch.
-        What is in groups without a manifold is moved by `torch.optim.AdamW` itself.
+        Groups without a manifold are moved by `torch.optim.AdamW` itself.
     lr : float
-        The length of a step, about; in groups without a manifold that of a step of each number.
+        The approximate length of a step, in groups without a manifold that of each number.
     betas : (float, float)
     eps : float
     weight_decay : float
-        Apart from the moments: so many times lr each parameter shrinks, or moves against the gradient of ½‖X‖². Where
-        all points have one length this changes nothing.
+        Decoupled from the moments: each parameter shrinks by this times lr, or moves against the gradient of ½‖X‖².
+        It has no effect if all points have the same length.
     amsgrad : bool
     maximize : bool
 
@@ -249,7 +249,7 @@ class RiemannianAdam(_Riemannian):
         self, manifold: Any, point: Tensor, gradient: Tensor, group: dict[str, Any], state: dict[str, Any]
     ) -> Tensor:
         gradient = manifold.euclidean_to_riemannian_gradient(point, gradient)
-        # A number for each point: the length of no vector depends on coordinates.
+        # One number for each point, since lengths of vectors do not depend on coordinates.
         squares = manifold.inner_products(point, gradient, gradient)
         squares = squares.reshape(*squares.shape, *[1] * len(manifold.shape))
         if not state:
@@ -275,9 +275,7 @@ class RiemannianAdam(_Riemannian):
 def _refusal(manifold: Any, parameter: Tensor) -> str | None:
     """Return why a parameter cannot be moved on a manifold, or None."""
     if not isinstance(manifold, ArrayManifold):
-        return (
-            "a manifold of arrays is wanted, such as Stiefel; give each part of a Product a group of its own"
-        )
+        return "it needs a manifold of arrays, such as Stiefel; give each part of a Product its own group"
     if str(parameter.dtype).removeprefix("torch.") not in ns.TYPES:
         return f"it is of {parameter.dtype}; keep it in float32, and let autocast compute in fewer bits"
     points, axes = parameter.detach(), len(manifold.shape)

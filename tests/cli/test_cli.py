@@ -269,7 +269,7 @@ def test_errors_of_the_program_keep_their_traceback() -> None:
     ("options", "expected"),
     [
         ([], "nothing was saved."),
-        (["--saves"], "what was saved is in here: checkpoint.npz; go on with --resume --out here."),
+        (["--saves"], "what was saved is in here: checkpoint.npz; continue with --resume --out here."),
     ],
 )
 def test_an_interrupted_run_says_what_is_left(call: Any, options: list[str], expected: str) -> None:

@@ -414,7 +414,7 @@ def test_functions_of_another_library_are_refused_where_no_host_is(monkeypatch: 
     x = ns.asarray(np.ones(3), array_of("torch"))
     monkeypatch.setattr(ns, "device_of", lambda array: "cuda:0")
     with pytest.raises(
-        InvalidInputError, match=r"of autograd meets a point on cuda:0; write it in the words"
+        InvalidInputError, match=r"of autograd meets a point on cuda:0; write it with functions"
     ):
         rmopt.autograd_cost(lambda x: x[0]).value(x)
     assert rmopt.torch_cost(lambda x: x[0]).value(x) == 1.0

@@ -36,7 +36,7 @@ FORMULAS = "[...document.querySelectorAll('.math')]"
 TYPESET = "window.MathJax && MathJax.startup && MathJax.startup.promise"
 # Words that visitors look for, and the page that they mean.
 SOUGHT = {
-    "GPU": "start/install",
+    "GPU": "howto/arrays",
     "complex": "howto/arrays",
     "install": "start/install",
     "callback": "howto/watch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 
-# Several processes, or tens of seconds; the docs are built of their output as well.
-LONG = ("01_first_run", "07_document_similarity", "09_gossip", "12_plugin_package")
+# Seconds each, or several processes: those run when the docs are built, where a warning is an error too.
+SHORT = (
+    "03_swap_retractions",
+    "04_swap_solvers",
+    "05_write_a_retraction",
+    "06_write_a_manifold",
+    "13_rotations",
+)
 TUTORIALS = sorted((Path(__file__).parents[2] / "tutorials").glob("*.py"))
 
 
@@ -25,7 +32,7 @@ def no_windows() -> Iterator[None]:
 @pytest.mark.parametrize(
     "path",
     [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in LONG else [])
+        pytest.param(path, id=path.stem, marks=[] if path.stem in SHORT else [pytest.mark.slow])
         for path in TUTORIALS
     ],
 )
@@ -41,3 +48,12 @@ def test_they_are_numbered() -> None:
     assert [path.stem[:2] for path in TUTORIALS] == [
         f"{number:02}" for number in range(1, len(TUTORIALS) + 1)
     ]
+
+
+def test_each_is_on_the_index_and_says_for_whom_it_is() -> None:
+    index = (TUTORIALS[0].parent / "index.rst").read_text(encoding="utf-8")
+    form = r"\*\*(Beginner|Intermediate|Advanced), \d+ minutes\.\*\* You learn to .+\. Before this: .+\."
+    for path in TUTORIALS:
+        first = path.read_text(encoding="utf-8").split("\n\n")[1]
+        assert re.fullmatch(form, first.replace("\n", " ")), path.name
+        assert index.count(path.name) == 1

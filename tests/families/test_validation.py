@@ -129,7 +129,7 @@ def test_complex_numbers_and_dates_are_not_cut_to_real_ones() -> None:
 
 @pytest.mark.parametrize("loss", [logistic, hinge, squared_hinge])
 def test_classes_are_minus_one_and_one(loss: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"must be −1 or 1, and 0 is among .* into 2 \* labels - 1"):
+    with pytest.raises(InvalidInputError, match=r"must be −1 or 1, got 0; .* into 2 \* labels - 1"):
         BilinearSum(X, X, loss, LABELS > 0)
     assert BilinearSum(X, X, loss, 2 * (LABELS > 0) - 1).n_terms == 24
     assert BilinearSum(X, X, squared, LABELS).n_terms == 24

@@ -234,7 +234,7 @@ def test_complex_problems_have_one_optimum_here_and_there(
 def test_points_of_other_libraries_and_fields_are_told_how_to_come_to_pymanopt() -> None:
     circle, x = from_pymanopt(manifolds.ComplexCircle(3)), array_of("array_api_strict") + 1.0
     assert "add 0j to them" in str(circle.check_point(np.ones(3)))
-    assert "bring it there" in str(from_pymanopt(Sphere(1)).check_point(x))
+    assert "convert it" in str(from_pymanopt(Sphere(1)).check_point(x))
     assert not from_pymanopt(manifolds.SpecialHermitianPositiveDefinite(3)).knows_hessians
 
 

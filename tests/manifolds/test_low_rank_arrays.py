@@ -168,5 +168,5 @@ def test_schedules_and_compiled_loops_take_real_arrays_of_numpy_alone(library: s
 
 def test_complex_manifolds_are_refused_before_a_start_is_drawn() -> None:
     metric = MetricRegression(np.eye(8)) + Trace(0.5)
-    with pytest.raises(MissingCapabilityError, match="RankIncremental takes real numbers alone"):
+    with pytest.raises(MissingCapabilityError, match="RankIncremental takes real numbers only"):
         RankIncremental().run(Problem(PSDFixedRank(8, 2, field="complex"), metric))

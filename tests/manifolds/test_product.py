@@ -145,9 +145,7 @@ class Far(Cost):
 def test_what_is_no_power() -> None:
     assert isinstance(Power(FixedRankEmbedded(5, 4, 2), 3), Product)
     assert repr(Power(Product([Sphere(3), Sphere(4)]), 2)) == "Product([Product(Sphere(3), Sphere(4))] * 2)"
-    with pytest.raises(
-        InvalidInputError, match=r"formulas of GeneralizedStiefel.* are those of single points"
-    ):
+    with pytest.raises(InvalidInputError, match=r"formulas of GeneralizedStiefel.* take single points"):
         Power(GeneralizedStiefel(4, 2), 3)
 
 

@@ -153,7 +153,7 @@ REFUSED = [
     (FRAMES, lambda: identity(5, 3, dtype=torch.complex128), "complex"),
     (FRAMES, lambda: identity(5, 3, dtype=torch.bfloat16), "bfloat16.*float32.*autocast"),
     (SymmetricPositiveDefinite(2), lambda: torch.zeros(2, 2), "not positive definite"),
-    (Product([Sphere(3), Sphere(2)]), lambda: torch.eye(3)[0], "Product.*group of its own"),
+    (Product([Sphere(3), Sphere(2)]), lambda: torch.eye(3)[0], "Product.*its own group"),
     ("stiefel", lambda: identity(5, 3), "a manifold of arrays"),
 ]
 

@@ -81,9 +81,9 @@ def run(cost: Any, **options: Any) -> CertifiedResult:
 
 def test_no_certificate_without_a_lower_bound() -> None:
     for cost in (Fit() + Trace(1e-3), Trace(1e-3) + Fit(50.0)):
-        with pytest.raises(InvalidInputError, match=r"states no lower bound.*set `lower_bound`"):
+        with pytest.raises(InvalidInputError, match=r"has no lower bound.*set `lower_bound`"):
             run(cost)
-        with pytest.raises(InvalidInputError, match="states no lower bound"):
+        with pytest.raises(InvalidInputError, match="has no lower bound"):
             certify(cost, np.eye(8))
     # What certifies nothing asks for nothing.
     LBFGS().run(Problem(PSDFixedRank(8, 8), Fit() + Trace(1e-3)), random_state=0)

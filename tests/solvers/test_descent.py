@@ -391,7 +391,7 @@ def test_a_solver_of_ones_own(kind: Any, place: str, tmp_path: Path) -> None:
     assert unbroken.history[-1]["cost"] < unbroken.history[0]["cost"]
     assert RandomSearch(kind).run(problem, random_state=0, stop=lambda rows: "now").stopped_by == "now"
     with pytest.raises(
-        InvalidInputError, match=r"Forgetful.advance went from step 0 to 0, where it may do 1 to 1"
+        InvalidInputError, match=r"Forgetful.advance went from step 0 to 0, and it may do 1 to 1"
     ):
         Forgetful(kind).run(problem, random_state=0)
 

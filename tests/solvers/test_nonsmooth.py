@@ -294,7 +294,7 @@ def test_wrong_parts_do_not_converge() -> None:
      (lambda: ProximalGradient().run(NonsmoothProblem(Stiefel(5, 2, metric="canonical"), None, L1(1.0))),
       "metric of .* take AugmentedLagrangian"),
      (lambda: ProximalGradient().run(Problem(Sphere(3), Quadratic(A=np.eye(3)))), "without kinks take LBFGS"),
-     (lambda: LBFGS().run(SMALL), "LBFGS ignores kinks; use ProximalGradient"),
+     (lambda: LBFGS().run(SMALL), "LBFGS ignores kinks; take ProximalGradient"),
      (lambda: NonsmoothProblem(Sphere(3), None, abs), "h = .* must be"),
      (lambda: NonsmoothProblem(FixedRankEmbedded(5, 4, 2), None, L1(1.0)), "choose an array of the point by `of`"),
      (lambda: NonsmoothProblem(Sphere(3), None, L1(1.0), of=abs), "of = .* must be residuals"),

@@ -322,7 +322,7 @@ def test_shards_count_by_their_terms() -> None:
     found = run(World())
     np.testing.assert_allclose(found, 1.5, rtol=1e-9)
     assert Room.together(2, run) == [found, found]
-    with pytest.raises(InvalidInputError, match="each process has a clock of its own"):
+    with pytest.raises(InvalidInputError, match="each process has its own clock"):
         Room.together(2, lambda world: run(world, MaxSteps(600) | MaxSeconds(60)))
 
 

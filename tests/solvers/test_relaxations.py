@@ -108,7 +108,7 @@ def test_ranks_are_climbed_until_the_minimum_is_certified(name: str, tmp_path: P
 
 
 class Fit(EmbeddedCost):
-    """½‖W − T‖², a cost of W that states no lower bound with the trace: here none is needed."""
+    """½‖W − T‖², a cost of W that has no lower bound with the trace: here none is needed."""
 
     def __init__(self, T: Array) -> None:
         self.features, self.T = np.eye(len(T)), T
@@ -155,7 +155,7 @@ def test_convex_costs_are_certified_and_others_are_not() -> None:
     [
         (
             Problem(Elliptope(6, 2), autograd_cost(lambda Y: (Y[:, 0] ** 2).sum())),
-            "no function of|is turned to YQ",
+            "no function of|a rotation of Y to YQ",
         ),
         (
             Problem(Elliptope(6, 2), autograd_cost(lambda Y: (Y @ Y.T @ np.eye(6)[:, :2] * Y).sum())),

@@ -185,7 +185,7 @@ def test_processes_save_their_states_and_go_on(tmp_path: Path) -> None:
     for _ in range(2):
         together(20, None, "free.npz")
     assert len(list(tmp_path.iterdir())) == 2
-    with pytest.raises(InvalidInputError, match="each process has a clock of its own"):
+    with pytest.raises(InvalidInputError, match="each process has its own clock"):
         Room.together(2, lambda world: run(world, 40, stop=MaxSteps(60) | MaxSeconds(60)))
 
 
@@ -262,5 +262,5 @@ def test_the_checkpoint_of_a_stream_shows_what_differs(tmp_path: Path) -> None:
 
 
 def test_a_part_of_the_data_has_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="partial_fit sees a part"):
+    with pytest.raises(InvalidInputError, match="for partial_fit leave it out"):
         LoretaSimilarity(2, checkpoint=tmp_path / "state.npz").partial_fit(X, y)

@@ -214,4 +214,4 @@ def test_a_run_goes_on_with_another_number_of_threads_and_says_so(kind: str, tmp
     assert ends[1, 1] == ends[2, 2] == []
     for one, other in ((1, 2), (2, 1)):
         (told,) = ends[one, other]
-        assert f"saved on {one} threads of BLAS, and the run goes on with {other}" in told
+        assert f"saved with {one} threads of BLAS, and the run continues with {other}" in told

@@ -1,1 +1,1 @@
-"""Solvers that look at the whole cost in each step."""
+"""Solvers that use the full cost in each step."""

@@ -1,4 +1,4 @@
-"""Constraints and kinks on manifolds: the augmented Lagrangian over any solver of whole gradients."""
+"""Constraints and kinks on manifolds: the augmented Lagrangian with any full-gradient solver."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from rmopt.solvers.result import Result
 from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
-# The penalty grows where violations did not fall to this share.
+# The penalty grows unless violations fall to this share.
 FALL = 0.5
-# Multipliers beyond are kept from growing: the method stays that of penalties.
+# Multipliers stop growing here: beyond, the method is a pure penalty method.
 LARGEST = 1e8
 
 
@@ -37,12 +37,12 @@ class ConstrainedResult(Result):
     Attributes
     ----------
     violation : float
-        The largest size of an h, and the largest g that is positive or has a multiplier; of a `NonsmoothProblem` also
-        the largest difference of c and the point of its h's proximal map.
+        The largest |h|, and the largest g that is positive or has a multiplier. For a `NonsmoothProblem` also the
+        largest difference between c and its image under h's proximal map.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
     multipliers : array or None
-        That of c in a `NonsmoothProblem`: a slope of its h there.
+        The multiplier of c in a `NonsmoothProblem`: a subgradient of its h there.
     """
 
     violation: float = field(kw_only=True)
@@ -52,7 +52,7 @@ class ConstrainedResult(Result):
 
 
 class Round(NamedTuple):
-    """Where a run stands after some inner runs.
+    """The state of a run after some inner runs.
 
     Attributes
     ----------
@@ -61,12 +61,12 @@ class Round(NamedTuple):
         Those of all terms.
     penalty, violation : float
     cost, norm : float
-        Of the problem, and the length of the gradient of the Lagrangian.
+        The cost of the problem, and the length of the gradient of the Lagrangian.
     slope, first_norm : float
-        The lengths of the gradient of f here, and at the start. Around the manifold the forces of terms with kinks
-        count as well: in the tangent space they vanish where the start is stationary.
+        The lengths of the gradient of f here, and at the start. For nonsmooth terms ambient forces count as well,
+        because tangent ones vanish at a stationary start.
     rounding : float
-        The length at which a gradient is rounding.
+        The length below which a gradient is rounding.
     steps, updates : int
     """
 
@@ -83,40 +83,41 @@ class Round(NamedTuple):
     updates: int = 0
 
     def enough(self, tol: float) -> float:
-        """Return the length of a gradient that is short enough; a start may be a minimum of f, and so may the end."""
+        """Return the length of a sufficiently short gradient; start and end may both be minima of f."""
         return max(tol * max(self.first_norm, self.slope, np.finfo(float).tiny), self.rounding)
 
 
 @by_keyword
 class AugmentedLagrangian(CheckedValue, Solver):
-    """Minimise with a penalty of violations by another solver, correct multipliers, and again (Liu and Boumal 2020).
+    """Minimise repeatedly by another solver with a penalty on violations, and update multipliers (Liu, Boumal 2020).
 
-    It ends where the constraints hold and the Lagrangian is stationary, both up to tolerances: at a local minimum in
-    general. A criterion of one's own asks for both, too: ``GradientNorm(1e-5) & Below(1e-6, "violation")``. Where the
-    constraints contradict each other the violation stays, and the run ends by its budget; so it does where gradients
-    of the cost are 1e8 times those of the constraints, or far below `tol` times them: give both a like scale.
+    It ends when the constraints hold and the Lagrangian is stationary, both up to tolerances: in general at a local
+    minimum. Your own criterion should test both: ``GradientNorm(1e-5) & Below(1e-6, "violation")``. If the
+    constraints contradict each other, the violation stays, and the run ends by its budget. The same happens if
+    gradients of the cost are 1e8 times those of the constraints, or far below `tol` times them: give both a similar
+    scale.
 
     Parameters
     ----------
     inner : GradientSolver
-        What minimises; `LBFGS` unless given. `LevenbergMarquardt` cannot, for penalties are no residuals.
+        The inner solver, by default `LBFGS`. `LevenbergMarquardt` does not work, since penalties are not residuals.
     max_iter : int
         Runs of the inner solver.
     tol : float
-        Stop when the gradient of the Lagrangian is at most this long, relative to that of the cost at the start or
-        here, whichever is longer; or when it is rounding.
+        Stop when the gradient of the Lagrangian is at most this long, relative to the longer of the cost's gradients
+        at the start and here, or when it is rounding.
     max_violation : float
-        Stop when all constraints hold up to this, too.
+        Stop only when all constraints also hold up to this.
     penalty : float
-        The first weight of violations.
+        The initial weight of violations.
     growth : float
-        The factor by which it grows.
+        The factor by which the weight grows.
     threads : int, optional
-        As in `GradientSolver`; that of `inner` unless given, which has none of its own.
+        As in `GradientSolver`. `inner` must not have its own; its value is the default.
 
     See Also
     --------
-    rmopt.manifolds.Product : constraints that make a manifold need no penalty.
+    rmopt.manifolds.Product : for constraints that define a manifold, without penalties.
 
     References
     ----------
@@ -173,7 +174,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         plain, norm = Oracle(Problem(work.manifold, work.cost), None, None), state.slope
         rounding = plain.rounding_at(point, state.cost, work.gradient(point), norm)
         if norm <= rounding:
-            # A cost that is flat there says nothing of lengths; the violations do.
+            # A flat cost gives no scale for lengths, but the violations do.
             norm = self.tol * _length(work, point, AugmentedCost(work, zeros, self.penalty).gradient(point))
         return state._replace(first_norm=norm, rounding=rounding, violation=_violation(parts))
 
@@ -182,13 +183,13 @@ class AugmentedLagrangian(CheckedValue, Solver):
         if steps == 0:
             return state
         augmented = AugmentedCost(work, state.multipliers, state.penalty)
-        # Exact only when it comes near: early multipliers are rough.
+        # Exact only near the end: early multipliers are rough.
         enough = state.enough(max(self.tol, 0.1 ** (state.steps + 1)))
         inner = self.inner.with_gradient_norm(enough)
         try:
             end = deque(inner._states(Problem(work.manifold, augmented), state.point, None), 1).pop()
         except DivergedError:
-            # Where the cost falls faster than the constraints push back a larger penalty may hold the run.
+            # If the cost falls faster than the constraints push back, a larger penalty may hold the run.
             if self.growth * state.penalty > LARGEST:
                 raise
             return state._replace(steps=state.steps + 1, penalty=self.growth * state.penalty)
@@ -222,7 +223,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     def finished(self, work: CompositeProblem, state: Round) -> str | None:
         if not all(map(isfinite, state[3:6])) or not is_finite(state.multipliers):
             raise self.diverged(state.steps)
-        # The inner runs end at tol; corrected multipliers leave rounding.
+        # The inner runs end at tol, and updated multipliers reduce the rest to rounding.
         if state.violation > self.max_violation or state.norm > 2.0 * state.enough(self.tol):
             return None
         return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
@@ -232,7 +233,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         return super().witness(problem, work, state, seed) | {"length of the constraints": length}
 
     def conclude(self, result: Result, work: CompositeProblem, state: Round) -> ConstrainedResult:
-        # A criterion may have been content with a gradient alone.
+        # A criterion may have tested the gradient alone.
         result = replace(result, converged=result.converged and state.violation <= self.max_violation)
         augmented = AugmentedCost(work, state.multipliers, state.penalty)
         oracle = Oracle(Problem(work.manifold, augmented), None, None, result.seed)
@@ -256,7 +257,7 @@ def _length(work: CompositeProblem, point: Any, ambient: Any) -> float:
 
 
 def _around(ambient: Any) -> float:
-    """Return the length of an ambient gradient in the space around, of an operator an estimate."""
+    """Return the length of a gradient in the ambient space, estimated for an operator."""
     if isinstance(ambient, Parts | list | tuple):
         return float(np.linalg.norm([_around(part) for part in ambient]))
     if ns.is_array(ambient):
@@ -266,11 +267,11 @@ def _around(ambient: Any) -> float:
 
 
 def _violation(parts: list[tuple[Array, Array, Array]]) -> float:
-    """Return the largest |c − p|: |h|, and |max(g, −μ/ρ)|, which is zero where g ≤ 0, and g = 0 where μ > 0."""
+    """Return the largest |c − p|: |h|, and |max(g, −μ/ρ)|, which is zero if g ≤ 0, and g = 0 whenever μ > 0."""
     sizes = (ns.namespace(inner).abs(inner - nearest) for inner, nearest, _ in parts if inner.shape[0])
     return float(np.max([float(ns.namespace(size).max(size)) for size in sizes], initial=0.0))
 
 
 def _kept(force: Array) -> Array:
-    """Return a force, of which no number is above the largest."""
+    """Return a force, clipped to the largest multiplier."""
     return force * (LARGEST / ns.at_least(ns.namespace(force).abs(force), LARGEST))

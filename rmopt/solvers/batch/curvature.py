@@ -16,7 +16,7 @@ from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.solvers.batch.oracle import Oracle
 from rmopt.solvers.batch.trust_regions import combined, lanczos
 
-# Dimensions up to which a Hessian is written out.
+# The largest dimension of an explicit Hessian.
 LARGE = 2000
 
 
@@ -25,22 +25,22 @@ def hessian_spectrum(
 ) -> tuple[Array, list[Any]]:
     """Return the k smallest or largest eigenvalues of the Riemannian Hessian at a point, with eigenvectors.
 
-    By Lanczos steps on tangent vectors, whatever the metric, and again beside what was found: an eigenvalue that
-    occurs several times is found so many times. Where the problem has no second derivatives, differences of gradients
-    stand for them, and eigenvalues are known to about a millionth of the largest one.
+    Uses Lanczos steps on tangent vectors, for any metric, and repeats them orthogonally to the eigenvectors found, so
+    that multiple eigenvalues occur with their multiplicity. If the problem has no second derivatives, differences of
+    gradients replace them, and eigenvalues are accurate to about a millionth of the largest one.
 
     Parameters
     ----------
     problem : Problem
     point : point
-        Where the gradient is zero the signs are those of a minimum, a saddle or a maximum.
+        If the gradient is zero there, the signs distinguish minimum, saddle and maximum.
     k : int
     which : {"smallest", "largest"}
 
     Returns
     -------
     values : array, shape (k,)
-        Ascending, or descending if they are the largest; as many as there are dimensions at most.
+        Ascending, or descending for the largest; k is at most the dimension.
     vectors : list of tangent vectors
         Orthonormal.
 
@@ -79,10 +79,10 @@ def hessian_spectrum(
             ritz, shares = scipy.linalg.eigh_tridiagonal(diagonal, off)
             rounded = exact * np.abs(ritz).max()
             sure = rest * np.abs(shares[-1]) <= rounded
-            # What is left of the last product may be rounding, which is not tangent, or lies along known vectors.
+            # The rest of the last product may be rounding, which is not tangent or lies along known vectors.
             if rest <= 10.0 * rounded or (len(ritz) >= k and sure[:k].all()):
                 break
-        # Those above one that is not known yet may not be the next ones.
+        # Those above a missing one may not be the next ones.
         count = max(1, int(np.argmin(sure)) if not sure.all() else len(sure))
         last = len(values) >= k and ritz[0] >= np.sort(values)[k - 1]
         values = np.append(values, ritz[:count])
@@ -94,7 +94,7 @@ def hessian_spectrum(
 
 
 def hessian_matrix(problem: Problem, point: Any, basis: list[Any] | None = None) -> Array:
-    """Return the Riemannian Hessian at a point as a symmetric matrix of numpy, by a basis of tangent vectors.
+    """Return the Riemannian Hessian at a point as a symmetric numpy matrix, in a basis of tangent vectors.
 
     Parameters
     ----------
@@ -102,11 +102,11 @@ def hessian_matrix(problem: Problem, point: Any, basis: list[Any] | None = None)
         Of at most 2,000 dimensions.
     point : point
     basis : list of tangent vectors, optional
-        Orthonormal ones; those of `tangent_basis` unless given.
+        An orthonormal basis, by default from `tangent_basis`.
 
     See Also
     --------
-    hessian_spectrum : a few eigenvalues, of any size.
+    hessian_spectrum : a few eigenvalues, in any dimension.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def hessian_matrix(problem: Problem, point: Any, basis: list[Any] | None = None)
 
 
 def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
-    """Return an orthonormal basis of a tangent space, of as many vectors as the manifold has dimensions.
+    """Return an orthonormal basis of a tangent space, as a list of tangent vectors.
 
     Parameters
     ----------
@@ -149,12 +149,12 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
     _on(instance("manifold", manifold, Manifold, "a Manifold of rmopt"), point)
     if manifold.dim > LARGE:
         raise MissingCapabilityError(
-            f"{manifold} has {manifold.dim} dimensions, and a basis is written out up to {LARGE}; take "
-            "hessian_spectrum, or a solver such as ParticleSwarm, which need none."
+            f"{manifold} has {manifold.dim} dimensions, and a basis may have at most {LARGE}; take hessian_spectrum, "
+            "or a solver such as ParticleSwarm, which need none."
         )
     rng = np.random.default_rng(0)
     basis = [manifold.random_tangent_vector(point, rng) for _ in range(manifold.dim)]
-    # The second time for the roundings of the first one.
+    # The second pass removes the rounding errors of the first.
     for _ in range(2):
         gram = np.zeros((len(basis),) * 2)
         for i, one in enumerate(basis):
@@ -167,13 +167,13 @@ def tangent_basis(manifold: Manifold, point: Any) -> list[Any]:
 
 
 def mixed(shares: Array, arrays: list[Any]) -> Any:
-    """Return sums of arrays, with shares in rows."""
+    """Return weighted sums of arrays, with the weights in rows."""
     stack = ns.namespace(arrays[0]).stack(arrays)
     return ns.namespace(stack).tensordot(ns.matched(ns.asarray(shares, stack), stack), stack, axes=1)
 
 
 def _looked(problem: Problem, point: Any) -> tuple[Oracle, Any]:
-    """Return a problem as solvers ask it, after a first look at a point, and the gradient there."""
+    """Return the oracle of a problem, after a first evaluation at a point, and the gradient there."""
     _on(instance("problem", problem, Problem, "an rmopt.Problem(manifold, cost)").manifold, point)
     problem.hold_to_cost("a Hessian")
     work = Oracle(problem, None, None)

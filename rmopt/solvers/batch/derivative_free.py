@@ -28,17 +28,17 @@ from rmopt.solvers.result import Result
 from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
-# Edges of the first simplex, and of one that begins again where one has ended, as shares of the size of the manifold
-# and of the first one; and how far a simplex may go in a tangent space.
+# Edges of the first simplex and of a restarted one, as shares of the manifold's size and of the first edges, and the
+# range of a simplex in a tangent space.
 EDGE, AGAIN, FAR = 0.25, 0.1, 0.5
-# Of whose points the logarithm is looked for step by step; those of their subclasses have closed forms.
+# Manifolds with an iterative logarithm; their subclasses have closed forms.
 SEARCHED = (Stiefel, GeneralizedStiefel)
 
 
 class Crowd:
-    """A problem as solvers without derivatives ask it: at many points at once, counted.
+    """The oracle of solvers without derivatives: evaluations at many points at once, with counts.
 
-    Many points are one array, where points are arrays and the formulas of the manifold take it, and else `Parts`.
+    Many points are one array if points are arrays and the manifold's formulas accept it, and else `Parts`.
 
     Parameters
     ----------
@@ -54,10 +54,10 @@ class Crowd:
             with suppress(InvalidInputError):
                 self.stacks = Power(manifold, 2) is not None
         self.manifold: Any = manifold._in_a_run()
-        # Of the present state: evaluations, and the least cost with its point.
+        # The current state: evaluations, and the least cost with its point.
         self.counts: dict[str, int] = {}
         self.best: tuple[float, Any] = np.inf, None
-        # The precision of the run; and where the tangent space of a simplex is, whose basis is `_basis`.
+        # The precision of the run, and the base point of the simplex's tangent space, with `_basis`.
         self.kind: Any = None
         self._base: Any = None
 
@@ -70,7 +70,7 @@ class Crowd:
         return [points[i, ...] for i in range(points.shape[0])] if self.stacks else [*points]
 
     def each(self, function: Callable[..., Any], *crowds: Any) -> Any:
-        """Return what a function makes of each of many points and vectors."""
+        """Apply a function to each of many points and vectors."""
         return function(*crowds) if self.stacks else Parts([*map(function, *crowds)])
 
     def times(self, vectors: Any, numbers: Array) -> Any:
@@ -80,7 +80,7 @@ class Crowd:
         return vectors * each(ns.asarray(numbers, vectors, self.kind), vectors)
 
     def chosen(self, which: Array, new: Any, old: Any) -> Any:
-        """Return new points in some places, and the old ones in the others."""
+        """Return the new points at the chosen places, and the old ones elsewhere."""
         if self.stacks:
             return chosen(ns.asarray(which, new, bool), new, old)
         return Parts([a if yes else b for yes, a, b in zip(which, new, old, strict=True)])
@@ -96,7 +96,7 @@ class Crowd:
         return self.gathered([*map(self.end, self.listed(points), self.listed(vectors))])
 
     def end(self, point: Any, vector: Any) -> Any:
-        """Return the end of a step, or where it begins when it fails or leaves the manifold."""
+        """Return the end of a step, or its start if it fails or leaves the manifold."""
         self.counts["retractions"] += 1
         try:
             there = in_precision(self.manifold.retraction(point, vector), self.kind)
@@ -107,7 +107,7 @@ class Crowd:
         return point if self.manifold.check_point(there) else there
 
     def values(self, points: Any) -> Array:
-        """Return the costs at many points, by one call where the cost has `values`; infinity for NaN."""
+        """Return the costs at many points, by one call if the cost has `values`, with infinity for NaN."""
         cost: Any = self.problem.cost
         if self.stacks and hasattr(cost, "values"):
             given, count = cost.values(points), points.shape[0]
@@ -140,9 +140,9 @@ class Crowd:
 
 
 def toward(manifold: Any, point: Any, other: Any) -> Any:
-    """Return a tangent vector at a point that leads towards another one; to first order it is the logarithm.
+    """Return a tangent vector at a point towards another one, to first order the logarithm.
 
-    It is the logarithm where that has a closed form, and else the projection of the difference in the space around.
+    It is the logarithm if that has a closed form, and else the projection of the ambient difference.
     """
     if isinstance(manifold, Product):
         return Parts([*map(toward, manifold.factors, point, other)])
@@ -162,7 +162,7 @@ class Stand(NamedTuple):
     point : point
         The best one so far.
     cost, size, spread : float
-        The cost there, the longest way from there to another point, and how far costs are above it.
+        The cost there, the largest distance from there to another point, and the largest excess of a cost.
     first_size, first_spread : float
         Those after the first step.
     crowd : Simplex or Swarm
@@ -184,7 +184,7 @@ class Stand(NamedTuple):
 
 @by_keyword
 class _DerivativeFree(CheckedValue, Solver):
-    """What solvers share that look at values alone; `NelderMead` and `ParticleSwarm` say what its parameters are."""
+    """The base of solvers that use values alone; see `NelderMead` and `ParticleSwarm` for its parameters."""
 
     keeps_single, takes_all_arrays, needs_gradients = True, True, False
     not_identity = (*Solver.not_identity, "tol")
@@ -207,11 +207,11 @@ class _DerivativeFree(CheckedValue, Solver):
 
     @abstractmethod
     def _crowd(self, work: Crowd, point: Any, cost: float) -> Any:
-        """Return the simplex or the swarm before the first step, in which their costs are asked for."""
+        """Return the simplex or the swarm before the first step, which evaluates their costs."""
 
     @abstractmethod
     def _step(self, work: Crowd, state: Stand) -> tuple[Any, float, Array]:
-        """Return the next simplex or swarm, the longest way from its best point to another one, and the costs."""
+        """Return the next simplex or swarm, the largest distance from its best point to another, and the costs."""
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def advance(self, work: Crowd, state: Stand, steps: int) -> Stand:
@@ -228,19 +228,19 @@ class _DerivativeFree(CheckedValue, Solver):
         return done if state.steps else done._replace(first_size=size, first_spread=float(np.ptp(finite)))
 
     def observe(self, work: Crowd, state: Stand) -> dict[str, float]:
-        """Return the least cost, how far points and costs are apart, and what was evaluated so far."""
+        """Return the least cost, the spreads of points and costs, and the counts of evaluations."""
         return {"cost": state.cost, "size": state.size, "spread": state.spread, **state.counts}
 
     def conclude(self, result: Result, work: Crowd, state: Stand) -> Result:
         return replace(result, counts=dict(state.counts))
 
     def _seen(self, state: Stand) -> tuple[float, float]:
-        """Return the least size, and the least difference of costs, that counts."""
+        """Return the least significant size, and the least significant difference of costs."""
         tol = ns.slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
         return tol * state.first_size, tol * max(abs(state.cost), state.first_spread)
 
     def _settled(self, state: Stand) -> bool:
-        """Return whether points and costs are together."""
+        """Return whether points and costs agree."""
         size, spread = self._seen(state)
         return state.steps > 0 and state.size <= size and state.spread <= spread
 
@@ -258,7 +258,7 @@ class Simplex(NamedTuple):
     Attributes
     ----------
     base : point
-        Where the tangent space is.
+        The base point of the tangent space.
     corners : array, shape (dim + 1, dim)
         Coordinates there, the best corner first.
     costs : array, shape (dim + 1,)
@@ -274,32 +274,32 @@ class Simplex(NamedTuple):
 
 @by_keyword
 class NelderMead(_DerivativeFree):
-    """Minimise by values alone: a simplex of dim + 1 points is reflected, stretched and shrunk (Nelder and Mead).
+    """Minimise by values alone: reflect, expand and shrink a simplex of dim + 1 points (Nelder and Mead).
 
-    It is for costs that have no gradient, jump or are noisy, on fewer than about twenty dimensions. The simplex is in
-    the tangent space at a point, whose vectors the retraction maps to points, so that every manifold will do. Where
-    it has gone far from there a new simplex of its size begins at its best corner.
+    It is for costs that have no gradient, jump or are noisy, in fewer than about twenty dimensions. The simplex is in
+    the tangent space at a point, from which the retraction maps to points, so that every manifold works. When it has
+    moved far from there, a new simplex of its size begins at its best corner.
 
-    `converged` says that a simplex became small, and that a new one around its best corner came to a cost that is
-    as low. No gradient is looked at: the end need be no stationary point.
+    `converged` means that a simplex became small, and that a new one around its best corner found no lower cost. No
+    gradient is tested: the end need not be a stationary point.
 
     Parameters
     ----------
     max_iter : int
-        A new simplex counts as one step, and asks for all its costs at once where the cost has `values`.
+        Number of steps. A new simplex is one step, with one call for all its costs if the cost has `values`.
     tol : float, optional
         A simplex is small when its edges are at most this share of the first ones, and its costs differ by at most
         this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single precision.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
     edge : float, optional
-        Length of the edges of the first simplex; a quarter of the manifold's `typical_dist` unless given.
+        Length of the first simplex's edges. Defaults to a quarter of the manifold's `typical_dist`.
     reflection, expansion : float
-        How far beyond the centre of the others the worst corner goes, beside its distance from there.
+        How far beyond the centre of the others the worst corner goes, relative to its distance from there.
     contraction : float
         The same for steps that are shorter, to one side or the other.
     shrink : float
-        The share of its edges that a simplex keeps where no step helps.
+        The factor for the edges of a simplex if no step helps.
 
     See Also
     --------
@@ -374,7 +374,7 @@ class NelderMead(_DerivativeFree):
         return Simplex(base, corners, costs, level), size, costs
 
     def finished(self, work: Crowd, state: Stand) -> str | None:
-        # A simplex that is small is not the last one where it found a lower cost than the one before.
+        # A small simplex is not the last one if it found a lower cost than the one before.
         if self._settled(state) and state.crowd.level - state.cost > self._seen(state)[1]:
             return None
         return super().finished(work, state)
@@ -386,7 +386,7 @@ class Swarm(NamedTuple):
     Attributes
     ----------
     points, speeds, bests, ways : array or list
-        Of each particle: where it is, its velocity, its best point, and the way to that of the swarm.
+        For each particle its position, velocity, best point, and tangent vector to the swarm's best point.
     costs : array
         At the best points of particles.
     """
@@ -402,34 +402,33 @@ class Swarm(NamedTuple):
 class ParticleSwarm(_DerivativeFree):
     """Minimise by values alone: particles fly towards the best points that they and the swarm have found.
 
-    It is for costs with many local minima, and for those that have no gradient. The costs of all particles are asked
-    for at once where the cost has `values`. A particle flies along the logarithm of a point, or along the projection
-    of the difference where that has no closed form; so every manifold will do.
+    It is for costs with many local minima, and for those without a gradient. One call gives the costs of all
+    particles if the cost has `values`. A particle flies along the logarithm of a point, or along the projected
+    difference if that has no closed form, so every manifold works.
 
-    `converged` says that all particles came to one place and their costs are alike. The end need be no minimum: a
-    swarm may come together too early. Run it from several seeds, and `NelderMead` from where it ends.
+    `converged` means that all particles have met, with equal costs. The end need not be a minimum, because a swarm
+    may contract too early. Run it from several seeds, and `NelderMead` from its end.
 
     Parameters
     ----------
     max_iter : int
     tol : float, optional
-        Stop when the particles are together, up to this share of how far they were apart at the start, and their
-        costs up to this share of their size or of the first difference. 1e-6 unless given, and 1e-4 in single
-        precision.
+        Stop when the particles agree up to this share of their spread at the start, and their costs up to this share
+        of their size or of the first difference. 1e-6 unless given, and 1e-4 in single precision.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
     population_size : int, optional
-        Number of particles: ten a dimension, up to 40, unless given. The first one begins at the initial point, the
+        Number of particles: by default ten per dimension, up to 40. The first one begins at the initial point, the
         others at random points.
     inertia : float
         The share of its velocity that a particle keeps.
     nostalgia, social : float
-        The largest weights of the ways to a particle's own best point and to that of the swarm; weights are drawn for
+        The largest weights of the directions to a particle's own best point and to the swarm's. Weights are drawn for
         each particle in each step.
 
     See Also
     --------
-    NelderMead : takes fewer values to the nearest minimum.
+    NelderMead : needs fewer values for the nearest minimum.
     rmopt.costs.ValueCost : a cost of a plain function.
 
     References
@@ -460,7 +459,7 @@ class ParticleSwarm(_DerivativeFree):
         k = self.population_size or min(40, 10 * manifold.dim)
         several = [point, *(as_like(manifold.random_point(rng), point) for _ in range(k - 1))]
         points, others = work.gathered(several), work.gathered(several[1:] + several[:1])
-        # Half of the way to the next one.
+        # Half the distance to the next one.
         speeds = work.each(partial(toward, manifold), points, others) * 0.5
         return Swarm(points, speeds, points, speeds, np.full(k, np.inf))
 
@@ -471,7 +470,7 @@ class ParticleSwarm(_DerivativeFree):
             own, all = generator(work.seed, Stream.SWARM, state.steps).random((2, k))
             moves = speeds * self.inertia + work.times(way(points, bests), self.nostalgia * own)
             moves = moves + work.times(ways, self.social * all)
-            # No step is longer than the first swarm was wide. Where nothing moves this is 0/0.
+            # No step is longer than the width of the first swarm. If nothing moves this is 0/0.
             moves = work.times(moves, np.fmin(1.0, state.first_size / work.norms(points, moves)))
             old, points = points, work.ends(points, moves)
             carried = work.each(partial(manifold.default_transport, manifold), old, points, moves)

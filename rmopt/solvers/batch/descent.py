@@ -1,4 +1,4 @@
-"""Descent by whole gradients: a direction, a step length along it, and again; on every manifold."""
+"""Descent by full gradients on any manifold: repeated steps along a direction by a step length."""
 
 import copy
 from abc import abstractmethod
@@ -20,43 +20,43 @@ from rmopt.solvers.result import Result
 from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged, Stop
 
-# Steps without a lower cost or a shorter gradient than ever before, after which a run is at rounding.
+# Steps without a new least cost or gradient, after which a run has reached rounding.
 PATIENCE = 200
-# Where no step helps, and the gradient is longer than this share of the first one, something else may be wrong.
+# If no step helps and the gradient is longer than this share of the first one, it may be wrong.
 EARLY = 1e-3
-# Below this share of the cost what a gradient promises is nothing.
+# A gradient that promises less than this share of the cost promises nothing.
 VANISHED = 1e-13
-# The least step that is surely seen, as a share of the size of a point.
+# The least step that surely shows, as a share of the size of a point.
 RESOLVED = 1e-12
-# Below this share of the cost a step of the size of the manifold would change nothing that can be seen.
+# If a step of the manifold's size changes less than this share of the cost, the change is invisible.
 ROUNDED = 1e-8
 
 
 @by_keyword
 class GradientSolver(CheckedValue, Solver):
-    """A solver that looks at the whole cost and gradient in each step.
+    """A solver that uses the full cost and gradient in each step.
 
     Parameters
     ----------
     max_iter : int
     tol : float, optional
-        Stop when the gradient is at most this long, relative to the first one. Unless given it is 1e-6, and 1e-4 in
-        single precision, or what rounding leaves of the Euclidean gradient, so that a run may start at the minimum;
-        beside a stopping criterion that sets the length of the gradient it is 0.
+        Stop when the gradient is at most this long, relative to the first one. Defaults to 1e-6, or 1e-4 in single
+        precision, or the rounding error of the Euclidean gradient, so that a run may start at the minimum; 0 if a
+        stopping criterion sets the length of the gradient.
     gradient_norm : float, optional
-        Stop when it is at most this long; in place of `tol`.
+        Stop when the gradient is at most this long, instead of `tol`.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
     transport : Transport or str, optional
         The manifold's default transport unless given.
     threads : int, optional
-        How many threads numpy's BLAS has in a run, at most: as many as before unless given. Equal numbers give equal
-        bits; `Result.threads` tells it.
+        The largest number of threads of numpy's BLAS in a run, by default unchanged. Equal numbers give bit-identical
+        results; `Result.threads` holds it.
 
     See Also
     --------
-    LineSearchSolver : less to write for a direction of one's own.
-    ScheduledSolver : looks at some terms in each step.
+    LineSearchSolver : less to write for your own direction.
+    ScheduledSolver : uses some terms in each step.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class GradientSolver(CheckedValue, Solver):
     threads: Annotated[int | None, optional(bounded(integer, 1))] = None
 
     def with_gradient_norm(self, norm: float) -> Self:
-        """Return the same solver, which stops at a gradient of this length."""
+        """Return the same solver with a stop at a gradient of this length."""
         return self._but(gradient_norm=norm)
 
     def _but(self, **new: Any) -> Self:
@@ -85,7 +85,7 @@ class GradientSolver(CheckedValue, Solver):
         return twin
 
     def beside(self, stop: Any) -> Self:
-        """Return the solver as it runs beside a criterion, which may say how short the gradient is to be."""
+        """Return the solver for a run with a criterion, which may set the length of the gradient."""
         waits = self.tol is None and isinstance(stop, Stop) and stop.waits_for("gradient_norm")
         return self._but(tol=0.0) if waits else self
 
@@ -108,16 +108,16 @@ class GradientSolver(CheckedValue, Solver):
             return done._replace(best=(min(cost, done.cost), min(norm, done.norm), 0))
         stuck = done.stuck or idle >= PATIENCE
         if stuck and not isfinite(work.last_cost):
-            # It is no rounding that held the run up.
+            # The run was not stopped by rounding.
             raise self.diverged(state.steps, "the cost", state.point)
         return done._replace(best=(cost, norm, idle + 1), stuck=stuck)
 
     @abstractmethod
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
-        """Do one iteration, from a point that is not stationary."""
+        """Do one iteration from a point that is not stationary."""
 
     def observe(self, work: Oracle, state: Iterate) -> dict[str, float]:
-        """Return cost, gradient norm, step size and length, and what was evaluated so far."""
+        """Return cost, gradient norm, step size and length, and the counts of evaluations."""
         return {
             "cost": state.cost, "gradient_norm": state.norm, "step_size": state.step_size,
             "step_length": state.step_length, **dict(zip(COUNTED, state.counts, strict=True)),
@@ -138,9 +138,10 @@ class GradientSolver(CheckedValue, Solver):
             return Converged(length)
         way = max(work.manifold.typical_dist, size_of(state.point))
         share = state.norm * way / abs(state.cost) if state.cost else inf
-        # What was asked for by a number is what is done.
+        # A length given as a number is used as it is.
         if self.tol is None and self.gradient_norm is None and share <= VANISHED * work.coarseness:
-            # Beside a large constant all gradients are small; that of a minimum is another one at the next point.
+            # Compared with a large constant all gradients are small, but at a minimum the gradient differs at the
+            # next point.
             there = work.retract(state.point, state.gradient, -RESOLVED * work.coarseness * way / state.norm)
             back = work.carry(there, state.point, work.gradient(there))
             change = work.manifold.to_tangent_space(state.point, back) - state.gradient
@@ -149,16 +150,16 @@ class GradientSolver(CheckedValue, Solver):
         idle = state.best[2]
         what = f"nothing got better in {idle} steps" if idle > PATIENCE else "no step lowers the cost"
         wrong = share > ROUNDED * work.coarseness**0.5 and part > EARLY
-        cure = "; so long a one may be wrong: rmopt.checks.check_gradient tells" if wrong else ""
+        cure = "; so long a one may be wrong: test it by rmopt.checks.check_gradient" if wrong else ""
         return f"rounding: {what}, at {length}{cure}"
 
     def _enough(self, work: Oracle, state: Iterate) -> float:
-        """Return the length at which a gradient is short enough: the same all the way of a run."""
+        """Return the length of a sufficiently short gradient, which is constant during a run."""
         wanted = self._tol(state) * state.first_norm if self.gradient_norm is None else self.gradient_norm
         if self.gradient_norm is None and self.tol is None and state.first_norm <= 1e4 * work.rounding:
-            # The start may be near the minimum: the first gradient is no measure, and rounding that of the end.
+            # The start may be near the minimum: then the first gradient is no measure, and rounding sets the end.
             wanted = max(wanted, work.rounding)
-        # The squares of shorter ones are zero, or beside that of the first.
+        # The squares of shorter ones are zero, or negligible against that of the first.
         least = float(np.finfo(real_type(*arrays_of(state.point))).tiny) ** 0.5 * max(1.0, state.first_norm)
         return max(wanted, least)
 

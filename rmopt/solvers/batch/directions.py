@@ -9,12 +9,12 @@ from rmopt.core.arguments import integer, one_of
 from rmopt.core.values import Value
 from rmopt.solvers.batch.oracle import Iterate, Oracle
 
-# Pairs of L-BFGS with less curvature than this are left out, relative to the gradient's length where that is short.
+# Pairs of L-BFGS with less curvature than this, relative to a short gradient's length, are left out.
 CAUTION = 1e-6
 
 
 class Move:
-    """A step that was taken, with what a direction wants to know of it.
+    """A step that was taken, with the quantities that directions need.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class Move:
     ----------
     work : Oracle
     start : Iterate
-        Where the step began.
+        The start of the step.
     direction : tangent vector
         At the start.
     slope : float
@@ -40,11 +40,11 @@ class Move:
     inner : callable
         The inner product of two tangent vectors at the end.
     old_gradient, old_direction : tangent vector
-        Those of the start, carried to the end; a direction made of them is projected at last.
+        Those of the start, carried to the end. A direction made of them is projected in the end.
     change : tangent vector
         The gradient minus the old one.
     slope_after : float
-        Of the cost along the direction at the end.
+        The slope of the cost along the direction at the end.
     """
 
     def __init__(self, end: Any, steepest: bool) -> None:
@@ -83,20 +83,20 @@ class Move:
 
 
 class Direction(Value, ABC):
-    """Along which tangent vector to go, from the gradient and what is remembered.
+    """Chooses the tangent vector of a step from the gradient and a memory.
 
-    A direction that does not lead downhill is replaced by the negative gradient, and what is remembered is begun
-    again. What is remembered is made of tangent vectors and numbers, and has the same form from the first step on.
+    A direction that does not lead downhill is replaced by the negative gradient, and the memory starts again. The
+    memory consists of tangent vectors and numbers, in the same form from the first step on.
 
     Attributes
     ----------
     is_scaled : bool
-        Whether the length of its vectors means something: then 1 is the first step size that is tried.
+        Whether the length of its vectors is meaningful. Then 1 is the first trial step size.
 
     See Also
     --------
     SteepestDescent : the negative gradient.
-    Conjugate : with the direction before.
+    Conjugate : with the previous direction.
     QuasiNewton : with the curvature of the last steps.
 
     Examples
@@ -122,27 +122,27 @@ class Direction(Value, ABC):
     is_scaled: ClassVar[bool] = False
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
-        """Return what is remembered at the initial point."""
+        """Return the memory at the initial point."""
         return ()
 
     @abstractmethod
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
-        """Return the direction, or in a space of arrays what is projected to it (see `Oracle`).
+        """Return the direction, or in a space of arrays a vector whose projection it is (see `Oracle`).
 
         Parameters
         ----------
         work : Oracle
         state : Iterate
         downhill : tangent vector
-            The negative gradient, preconditioned where the cost can.
+            The negative gradient, preconditioned if the cost has a preconditioner.
         """
 
     def after(self, move: Move, memory: Any) -> Any:
-        """Return what is remembered after a step."""
+        """Return the memory after a step."""
         return memory
 
     def fresh(self, memory: Any) -> bool:
-        """Return whether the direction is the gradient's, since nothing is remembered yet."""
+        """Return whether the memory is still empty, so that the direction is the gradient's."""
         return not self.is_scaled
 
 
@@ -151,7 +151,7 @@ class SteepestDescent(Direction):
 
     See Also
     --------
-    Conjugate : for the price of one carried vector, mostly far fewer steps.
+    Conjugate : mostly far fewer steps, at the price of one transported vector.
     """
 
     def __call__(self, work: Oracle, state: Iterate, downhill: Any) -> Any:
@@ -165,8 +165,8 @@ def _hager_zhang(move: Move, z: Any, y: Any, dy: float, before: float) -> float:
     return max((move.inner(z, y) - 2.0 * yy * zd / dy) / dy, floor)
 
 
-# β from the move, the preconditioned new gradient, the change of the gradient, that of the slope, and the product
-# of the gradient before with what its preconditioner made of it.
+# β from the move, the preconditioned new gradient, the change of the gradient, that of the slope, and the product of
+# the old gradient with its preconditioned form.
 RULES: dict[str, Callable[[Move, Any, Any, float, float], float]] = {
     "hestenes-stiefel": lambda move, z, y, dy, _: max(0.0, move.inner(z, y) / dy),
     "polak-ribiere": lambda move, z, y, dy, before: max(0.0, move.inner(z, y) / before),
@@ -178,16 +178,17 @@ RULES: dict[str, Callable[[Move, Any, Any, float, float], float]] = {
 
 
 class Conjugate(Direction):
-    """Nonlinear conjugate gradients: the negative gradient plus β times the direction before (Sato 2022).
+    """Nonlinear conjugate gradients: the negative gradient plus β times the previous direction (Sato 2022).
 
     Parameters
     ----------
     rule : {"hestenes-stiefel", "polak-ribiere", "fletcher-reeves", "dai-yuan", "hager-zhang", "hybrid"}
-        How β is found; the first two are not negative (HS+, PR+), "hybrid" is that of Hestenes–Stiefel and Dai–Yuan.
+        The formula of β. The first two are not negative (HS+, PR+), and "hybrid" combines Hestenes–Stiefel and
+        Dai–Yuan.
 
     See Also
     --------
-    QuasiNewton : more memory, and fewer steps where the cost is ill-conditioned.
+    QuasiNewton : more memory, and fewer steps for ill-conditioned costs.
     SteepestDescent : no memory.
 
     References
@@ -211,9 +212,9 @@ class Conjugate(Direction):
     def after(self, move: Move, memory: Any) -> Any:
         dy = move.slope_after - move.slope
         if not dy > 0.0:
-            # No positive curvature was seen: begin again.
+            # No positive curvature was found: begin again.
             return memory[0], 0.0
-        # After a step along the negative gradient the slope is all there is to know of it.
+        # After a step along the negative gradient the slope contains all information.
         before = memory[1] or -move.slope
         precondition = move.work.preconditioner(move.point) if move.work.preconditions else None
         z = move.gradient if precondition is None else precondition(move.gradient)
@@ -225,7 +226,7 @@ class Conjugate(Direction):
 
 
 def _two_loops(inner: Any, q: Any, pairs: Any, scale: float, precondition: Any = None) -> Any:
-    """Return what the inverse Hessian of some pairs makes of a vector."""
+    """Return the product of a vector with the inverse Hessian of some pairs."""
     shares = []
     for s, y, sy in reversed(pairs):
         share = inner(s, q) / sy
@@ -244,17 +245,17 @@ def _along_pairs(dot: Any, point: Any, *rest: Any) -> Any:
 class QuasiNewton(Direction):
     """L-BFGS: the inverse Hessian from the last steps and changes of the gradient (Huang, Gallivan and Absil 2015).
 
-    Pairs are carried along to each new point. A pair is left out that shows too little curvature (Li and Fukushima
-    2001), so that directions lead downhill.
+    Pairs are transported to each new point. Pairs of too little curvature are left out (Li and Fukushima 2001), so
+    that directions lead downhill.
 
     Parameters
     ----------
     memory : int
-        How many pairs are kept.
+        The number of stored pairs.
 
     See Also
     --------
-    Conjugate : the memory of one direction.
+    Conjugate : memory of a single direction.
 
     References
     ----------
@@ -276,7 +277,7 @@ class QuasiNewton(Direction):
         if not count:
             return downhill
         if work.compiles:
-            # Programs are of one length: pairs that are not there yet are zeros.
+            # Compiled programs have a fixed length: missing pairs are zeros.
             padded = [(s, y, sy or 1.0) for s, y, sy in pairs]
             return work.together(_along_pairs, state.point, downhill, padded, scale)
         precondition = work.preconditioner(state.point) if work.preconditions else None

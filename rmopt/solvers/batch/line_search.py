@@ -1,4 +1,4 @@
-"""Line search methods: gradient descent, conjugate gradients, L-BFGS; a direction and a step length, chosen apart."""
+"""Line search methods (gradient descent, conjugate gradients, L-BFGS) of a direction and a step length."""
 
 from dataclasses import field
 from math import sqrt
@@ -13,7 +13,7 @@ from rmopt.solvers.batch.step_lengths import Backtracking, BarzilaiBorwein, Curv
 
 @by_keyword
 class LineSearchSolver(GradientSolver):
-    """A direction, a step length along it, and again.
+    """Repeated steps along a direction by a step length.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class LineSearchSolver(GradientSolver):
 
     See Also
     --------
-    GradientDescent : one direction and step length, and so are `ConjugateGradient` and `LBFGS`.
+    GradientDescent : one direction and step length, as are `ConjugateGradient` and `LBFGS`.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class LineSearchSolver(GradientSolver):
         precondition = work.preconditioner(point) if work.preconditions else None
         downhill = -state.gradient if precondition is None else -precondition(state.gradient)
         direction = rule(work, state, downhill)
-        # Short gradients are off the tangent space by their rounding, which a long step would multiply.
+        # By rounding, short gradients are off the tangent space, which a long step would multiply.
         short = work.flat and state.norm < 1e6 * work.rounding
         if short or (work.is_extrinsic and direction is not downhill):
             direction = work.manifold.to_tangent_space(point, direction)
@@ -62,7 +62,7 @@ class LineSearchSolver(GradientSolver):
         if steepest:
             slope = -(state.norm**2)
         else:
-            # It may come with the first step along it.
+            # It may be computed with the first step along it.
             ahead = (
                 work.trial(state, direction, guess) if work.at_once and self.step_length.tries_guess else None
             )
@@ -76,7 +76,8 @@ class LineSearchSolver(GradientSolver):
         trial = self.step_length(Curve(work, state, direction, slope), guess, state.search)
         steps, counts = state.steps + 1, tuple(work.counts)
         if trial is None:
-            # Where even the gradient leads nowhere the run is at rounding; otherwise it begins again with it.
+            # If even the gradient does not help, the run has reached rounding. Otherwise it restarts with the
+            # gradient.
             search = self.step_length.begin(work, state)
             memory = rule.begin(work, state)
             known = (again or rule.fresh(state.memory)) and search == state.search
@@ -96,18 +97,18 @@ class LineSearchSolver(GradientSolver):
 
 
 class GradientDescent(LineSearchSolver):
-    """Steepest descent; with the step lengths of Barzilai and Borwein the first method to try on smooth costs.
+    """Steepest descent, by default with Barzilai-Borwein step lengths: the first method to try on smooth costs.
 
     Parameters
     ----------
     step_length : StepLength, optional
-        `BarzilaiBorwein` unless given.
+        Defaults to `BarzilaiBorwein`.
     **options : object
         As in `LineSearchSolver`.
 
     See Also
     --------
-    LBFGS : fewer steps where the cost is ill-conditioned.
+    LBFGS : fewer steps for ill-conditioned costs.
     SGD : sums of very many terms.
 
     References
@@ -140,13 +141,13 @@ class ConjugateGradient(LineSearchSolver):
     rule : str
         See `Conjugate`.
     step_length : StepLength, optional
-        `Backtracking` unless given.
+        Defaults to `Backtracking`.
     **options : object
         As in `LineSearchSolver`.
 
     See Also
     --------
-    LBFGS : mostly fewer steps, for the memory of some tangent vectors.
+    LBFGS : mostly fewer steps, with some more tangent vectors in memory.
 
     References
     ----------
@@ -171,14 +172,14 @@ class ConjugateGradient(LineSearchSolver):
 
 
 class LBFGS(LineSearchSolver):
-    """Limited-memory BFGS: near to Newton's method without second derivatives.
+    """Limited-memory BFGS: close to Newton's method without second derivatives.
 
     Parameters
     ----------
     memory : int
-        Pairs of steps and changes of the gradient that are kept.
+        Number of stored pairs of steps and changes of the gradient.
     step_length : StepLength, optional
-        `Backtracking` unless given.
+        Defaults to `Backtracking`.
     **options : object
         As in `LineSearchSolver`.
 

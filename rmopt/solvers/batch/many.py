@@ -1,7 +1,7 @@
-"""Many independent problems of one kind at once: each has its own step lengths, its own end and its own steps.
+"""Many independent problems of one kind at once, each with its own step lengths, steps and end.
 
-What solvers decide by numbers is decided here by arrays with one number for each problem, and `where` stands for
-`if`: a round of all problems takes a few calls, whatever their number.
+Decisions that solvers make by numbers are made here by arrays with one number for each problem, and `where` replaces
+`if`: a round of all problems takes a few calls, independent of their number.
 """
 
 from collections.abc import Callable
@@ -28,20 +28,20 @@ from rmopt.solvers.batch.step_lengths import PAST, RISE, ROUNDING, SHARE, TRIALS
 from rmopt.solvers.batch.trust_regions import ACCEPTED
 from rmopt.solvers.batch.trust_regions import ROUNDING as ROUNDED
 
-# Rounds between two questions which problems go on: each takes a number from where it lies.
+# Rounds between two tests of which problems continue: each test transfers a number from its device.
 LOOK = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManyResult:
-    """The ends of many problems: arrays of the library of the points, whose first axis numbers the problems.
+    """The ends of many problems, as arrays in the points' library whose first axis numbers the problems.
 
     Attributes
     ----------
     points : array, shape (k, …)
     costs, gradient_norms : array, shape (k,)
     converged : bool array, shape (k,)
-        Whether the gradient is short enough, and the cost is finite.
+        Whether the gradient is short enough and the cost is finite.
     iterations : int array, shape (k,)
         Steps that were tried.
 
@@ -67,18 +67,18 @@ class ManyResult:
 
 
 class Stand(NamedTuple):
-    """Where problems stand, by arrays with an entry for each.
+    """The states of problems, as arrays with an entry for each.
 
     Attributes
     ----------
     point, cost, ambient, gradient, square : array
         The Euclidean and the Riemannian gradient, and the square of its length.
     size, level, weight : array
-        The next step length or radius, and with what the cost is compared.
+        The next step length or radius, and the level and weight for the comparison of costs.
     refused, rounds : array
-        Trials that were refused since the last step, and all of them.
+        Refused trials since the last step, and all trials.
     first, goal, index : array
-        The first square and the last one, and which problems these are.
+        The first square, the target square, and the numbers of the problems.
     """
 
     point: Any
@@ -96,7 +96,7 @@ class Stand(NamedTuple):
     index: Any = None
 
     def going(self) -> Any:
-        """Return which problems go on."""
+        """Return which problems continue."""
         return (self.square > self.goal) & (self.refused < TRIALS)
 
     def of(self, rows: Array) -> "Stand":
@@ -106,13 +106,13 @@ class Stand(NamedTuple):
 
 
 class Work:
-    """The problems as a method asks them.
+    """The oracle of the problems for a method.
 
     Parameters
     ----------
     manifold : ArrayManifold
     cost : Cost
-        Of many points: as many numbers, and their gradients.
+        The cost of many points: as many numbers, and their gradients.
     like : array
         The points.
     """
@@ -123,9 +123,9 @@ class Work:
         self.noise, self.inner_steps = ROUNDING * ns.coarseness(like), min(manifold.dim, 500)
 
     def look(self, point: Array) -> Stand:
-        """Return costs and gradients, or refuse what are none of so many points."""
+        """Return costs and gradients, and refuse results of wrong shapes."""
         if isinstance(self.cost, AutomaticCost):
-            # The derivatives of a weighted sum by the weights are the numbers.
+            # The derivatives of a weighted sum by its weights are the costs.
             _, (ambient, cost) = self.cost.weighted.unread(weighted(point))
         else:
             cost, ambient = self.cost.value_and_gradient(point)
@@ -162,7 +162,7 @@ class Work:
         return product
 
     def moved(self, point: Array, tangent: Array) -> Array:
-        """Return the points at the ends of steps; where one is so long that it fails, none is taken."""
+        """Return the points at the ends of steps, or unchanged points if a step is so long that it fails."""
         try:
             return self.manifold.default_retraction(self.manifold, point, tangent)
         except (ValueError, RuntimeError) as error:
@@ -171,7 +171,7 @@ class Work:
             return point
 
     def carried(self, start: Array, end: Array, vector: Array) -> Array:
-        """Return tangent vectors as others at the ends of steps, or in the space around."""
+        """Return tangent vectors at the ends of steps, or as ambient vectors."""
         return vector if self._stays else self.manifold.default_transport(self.manifold, start, end, vector)
 
 
@@ -194,7 +194,7 @@ def chosen(which: Any, new: Any, old: Any) -> Any:
 
 
 def barzilai_borwein(work: Work, at: Stand) -> tuple[Stand, Any, Any]:
-    """Return the ends of steps along the gradients, which are taken, and the next sizes of those that are not.
+    """Return the ends of steps along the gradients, which of them are taken, and the next sizes of the others.
 
     The rules are those of `BarzilaiBorwein`.
     """
@@ -219,7 +219,7 @@ def barzilai_borwein(work: Work, at: Stand) -> tuple[Stand, Any, Any]:
 
 
 def trust_regions(work: Work, at: Stand) -> tuple[Stand, Any, Any]:
-    """Return the ends of Newton steps within trust regions, which are taken, and the radii of those that are not.
+    """Return the ends of Newton steps in trust regions, which of them are taken, and the radii of the others.
 
     The rules are those of `TrustRegions`.
     """
@@ -250,7 +250,7 @@ def trust_regions(work: Work, at: Stand) -> tuple[Stand, Any, Any]:
         residual = residual + Hp * each(alpha, p)
         new = work.dots(point, residual, residual)
         runs = runs & ~outside & (new > enough)
-        # Those that have ended go nowhere, whatever the direction.
+        # Problems that have ended do not move, whatever the direction.
         beta, rr = xp.where(runs, new / rr, 0.0), xp.where(runs, new, rr)
         p, sp = p * each(beta, p) - residual, beta * (sp + alpha * pp)
         pp = rr + beta * beta * pp
@@ -276,29 +276,30 @@ def solve_many(
     max_iter: int = 1000,
     tol: float | None = None,
 ) -> ManyResult:
-    """Minimise k independent problems of one kind at once, each from a point of its own.
+    """Minimise k independent problems of one kind at once, each from its own point.
 
-    Many small problems take a few calls of the library of the points a round, and not a run each. Each problem has
-    its own step lengths and ends when its own gradient is short enough; a point that has ended moves no more.
+    Many small problems need only a few calls of the points' library per round, instead of one run each. Each problem
+    has its own step lengths and ends when its own gradient is short enough. Then its point no longer moves.
 
     Parameters
     ----------
     manifold : ArrayManifold
-        That of one point; its default retraction and transport are taken.
+        The manifold of one point. Its default retraction and transport are used.
     cost : Cost or callable
-        Of all points at once: its `value` is k numbers and its `gradient` the stacked gradients, where those of a
-        problem depend on its own point alone (this is checked by numbers). Also an automatic cost whose function
-        returns k numbers, or such a function. Where it has ``cost[rows]``, the cost of some of the problems, only
-        the rest is evaluated when most have ended.
+        The cost of all points at once: its `value` is k numbers and its `gradient` the stacked gradients, which for
+        each problem depend on its own point alone (this is checked numerically). Also an automatic cost whose
+        function returns k numbers, or such a function. If it has ``cost[rows]``, the cost of some of the problems,
+        only the remaining ones are evaluated when most have ended.
     points : array, shape (k, …)
-        Of any library, real or complex.
+        Points in any library, real or complex.
     method : {"barzilai-borwein", "trust-regions"}
-        Steps along the gradient, as by `BarzilaiBorwein`; or Newton steps, as by `TrustRegions`, of costs with a
+        Steps along the gradient, as by `BarzilaiBorwein`, or Newton steps, as by `TrustRegions`, for costs with a
         ``hessian(points, directions)``.
     max_iter : int
-        Steps that each problem may try.
+        The largest number of steps of each problem.
     tol : float, optional
-        Of how short a gradient is to be, relative to the first one; 1e-6 unless given, and 1e-4 in single precision.
+        A problem ends at this length of its gradient, relative to the first one; by default 1e-6, or 1e-4 in single
+        precision.
 
     Returns
     -------
@@ -307,14 +308,14 @@ def solve_many(
     Raises
     ------
     InvalidInputError
-        When points or what the cost returns have wrong shapes, points are off the manifold, or problems depend on
-        each other.
+        If points or values of the cost have wrong shapes, points are off the manifold, or problems depend on each
+        other.
     MissingCapabilityError
-        When points of the manifold are no arrays, or trust regions have no Hessian.
+        If points of the manifold are not arrays, or trust regions have no Hessian.
 
     See Also
     --------
-    rmopt.manifolds.Power : points that one cost couples.
+    rmopt.manifolds.Power : points coupled by one cost.
 
     Examples
     --------
@@ -361,7 +362,7 @@ def solve_many(
 
 
 def _tried(work: Work, advance: Step, point: Array, at: Stand) -> Stand:
-    """Return where problems stand after one more step of each that goes on."""
+    """Return the states after one more step of each problem that continues."""
     xp, going = ns.namespace(point), at.going()
     new, falls, size = advance(work, at)
     taken = going & falls & xp.isfinite(new.cost) & xp.isfinite(new.square)
@@ -373,11 +374,10 @@ def _tried(work: Work, advance: Step, point: Array, at: Stand) -> Stand:
 
 
 def _started(manifold: Any, points: Any) -> Array:
-    """Return the points in real or complex numbers, or refuse what are none of a manifold of arrays."""
+    """Return the points in real or complex numbers, and refuse points of other manifolds than those of arrays."""
     if not isinstance(manifold, ArrayManifold):
         raise MissingCapabilityError(
-            f"solve_many needs a manifold whose points are arrays, got {shown(manifold)}; let a solver run on each "
-            "problem."
+            f"solve_many needs a manifold whose points are arrays, got {shown(manifold)}; run a solver for each one."
         )
     shape = tuple(getattr(points, "shape", ()))
     if not ns.is_array(points) or shape[1:] != manifold.shape or 0 in shape[:1]:
@@ -395,7 +395,7 @@ def _started(manifold: Any, points: Any) -> Array:
 
 
 def _differentiating(points: Array) -> Backend:
-    """Return what differentiates functions of such arrays."""
+    """Return the backend that differentiates functions of such arrays."""
     library = ns.namespace(points).__name__.removeprefix("array_api_compat.").partition(".")[0]
     known = {"numpy": AUTOGRAD, "jax": JAX, "torch": TORCH}
     if library not in known:
@@ -406,14 +406,14 @@ def _differentiating(points: Array) -> Backend:
 
 
 def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
-    """Return where problems begin, or refuse those that depend on each other."""
+    """Return the initial states, and refuse problems that depend on each other."""
     xp, k = ns.namespace(points), points.shape[0]
     at = unchanged(work.cost, points, lambda: work.look(points), "value and gradient")
     ambient, tiny, ones = at.ambient, float(ns.limits(points).tiny), weighted(points)[1]
     lengths = ns.real_dots(ambient, ambient, ambient.ndim - 1)
     rounding = float(ROUNDED_AWAY) * ns.coarseness(points) * xp.reshape(lengths, (-1,)) ** 0.5
     norm = at.square**0.5
-    # A start near the minimum is no measure of how short the gradient can be.
+    # A start near the minimum is no measure for the final gradient.
     least = xp.maximum(xp.where(norm <= 1e4 * rounding, rounding, 0.0), tiny**0.5 * xp.clip(norm, 1.0, None))
     size = 1.0 / xp.clip(norm, tiny, None)
     _check_independence(work, at)
@@ -427,7 +427,7 @@ def _first(work: Work, points: Array, tol: float, advance: Step) -> Stand:
 
 
 def _check_independence(work: Work, at: Stand) -> None:
-    """Move half of the points anywhere: nothing may change at the others."""
+    """Check that moving half of the points changes nothing at the others."""
     rng = np.random.default_rng(0)
     moves = rng.permutation(at.point.shape[0]) % 2 == 1
     along = work.manifold.projection(at.point, normal_like(at.point, rng))
@@ -445,7 +445,7 @@ def _check_independence(work: Work, at: Stand) -> None:
 
 
 def _gathered(stands: list[Stand]) -> ManyResult:
-    """Return the ends of all problems, in their order."""
+    """Return the ends of all problems, in order."""
     xp = ns.namespace(stands[0].point)
     whole = Stand(*map(xp.concat, zip(*stands, strict=True)))
     at = whole.of(xp.argsort(whole.index)) if len(stands) > 1 else whole

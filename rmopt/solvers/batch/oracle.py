@@ -1,4 +1,4 @@
-"""A problem as full-gradient solvers ask it, where they stand, and whether the last gradient fits the values."""
+"""The oracle and the state of full-gradient solvers, and a test of the last gradient against the values."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -24,21 +24,21 @@ from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Power, Product
 from rmopt.solvers.result import Result
 
-# What needs no look before it is taken for a number.
+# Types that are certainly numbers.
 _FLOATS = (float, np.float64, np.float32)
-# The length, as a share of that of its terms, that rounding may leave of a gradient.
+# The rounding error of a gradient, as a share of the length of its terms.
 ROUNDED_AWAY = 256.0 * np.finfo(float).eps
-# A gradient that promises less than this share of the cost may be that of a minimum, and so may the reverse.
+# A gradient that promises less than this share of the cost, or its reverse, may belong to a minimum.
 MINIMAL = 1e-9
-# Length of a step between two gradients whose difference stands for the Hessian.
+# Length of a step between two gradients whose difference replaces the Hessian.
 DIFFERENCE = 1e-6
 COUNTED = ("costs", "gradients", "hessians", "retractions")
 
 
 class Seen(NamedTuple):
-    """A step as a whole: its end, the gradient there and its change, slopes at both ends and the direction's length.
+    """A complete step: its end, the gradient there and its change, slopes at both ends and the direction's length.
 
-    `products` holds the inner products that a search asks for, by the `id` of the vectors.
+    `products` holds the inner products that a search needs, by the `id` of the vectors.
     """
 
     point: Any
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """Where a full-gradient solver stands.
+    """The state of a full-gradient solver.
 
     Attributes
     ----------
@@ -63,20 +63,20 @@ class Iterate(NamedTuple):
     norm, first_norm : float
         Lengths of the gradients here and at the start.
     memory : object
-        What the direction or the model remembers.
+        The memory of the direction or the model.
     search : object
-        What the step length remembers.
+        The memory of the step length.
     step_size, step_length : float
         The last step: the factor of the direction, and the length of both.
     counts : tuple of int
         Costs, gradients, Hessian products and retractions so far.
     stuck : bool
-        Whether no step along the gradient lowers the cost: rounding decides.
+        Whether no step along the gradient lowers the cost, because of rounding.
     steps, updates : int
     best : tuple
         The least cost and the shortest gradient so far, and the number of steps since one of them was found.
     least_curvature : float
-        The least eigenvalue of the Hessian at the point, infinity where it was not looked for.
+        The least eigenvalue of the Hessian at the point, or infinity if not computed.
     """
 
     point: Any
@@ -97,7 +97,7 @@ class Iterate(NamedTuple):
 
 
 def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
-    """Return whether vectors are carried by projection in a space of arrays, whose inner product is the metric."""
+    """Return whether vectors are transported by projection in an ambient space of arrays with the same metric."""
     way = type(transport)
     if isinstance(manifold, Product):
         whole = type(manifold).inner_product is Product.inner_product
@@ -114,7 +114,7 @@ def is_extrinsic(manifold: Manifold, transport: Transport) -> bool:
 
 
 def _single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function whose points or vectors are of single precision: others' parts may compute in double."""
+    """Return a function with points or vectors in single precision, since parts of others may compute in double."""
     return lambda *arguments: in_precision(function(*arguments), np.float32)
 
 
@@ -123,41 +123,41 @@ def _stay(start: Any, end: Any, vector: Any) -> Any:
 
 
 class Oracle:
-    """A problem as full-gradient solvers ask it: by point, without checks, and counted.
+    """A problem for full-gradient solvers: evaluations by point, without checks, and counted.
 
     Parameters
     ----------
     problem : Problem
     retraction : Retraction, str or None
-        The manifold's default retraction where it is None.
+        None means the manifold's default retraction.
     transport : Transport or str, optional
         The manifold's default transport unless given.
     seed : int
-        Of the run, for random directions.
+        The seed of the run, for random directions.
 
     Attributes
     ----------
     manifold, cost, inner : object
         Those of the problem, and the manifold's inner product.
     dot : callable
-        The inner product where vectors lie, for numbers that only scale vectors; `brought` gives others at once.
+        The inner product on the vectors' device, for numbers that only scale vectors; `brought` transfers others.
     at_once : bool
-        Whether numbers lie elsewhere and come at once, those of a step too (see `trial`).
+        Whether numbers are on another device and transferred together, also those of a step (see `trial`).
     carry : callable
-        From a start, an end and a tangent vector at the start to one at the end.
+        Maps a start, an end and a tangent vector at the start to one at the end.
     is_extrinsic : bool
-        Whether `carry` leaves vectors as they are, in a space of arrays around the manifold: with tangent vectors
-        they have the inner products of their projections, and what is made of them is projected when it is used.
+        Whether `carry` leaves vectors unchanged in an ambient space of arrays: their inner products with tangent
+        vectors are those of their projections, and combinations of them are projected when used.
     counts : list of int
         Costs, gradients, Hessian products and retractions so far.
     coarseness : float
-        How many times coarser the points are rounded than those of double precision.
+        How many times coarser than in double precision points are rounded.
     rounding : float
-        The length that rounding gives the gradient at the start.
+        The rounding error of the gradient at the start.
     enough : float
-        The length of a gradient that is short enough, as the solver says when the run begins.
+        The length of a sufficiently short gradient, which the solver sets when the run begins.
     begins_flat : bool
-        Whether the start may be stationary: its gradient is rounding, or promises next to nothing.
+        Whether the start may be stationary: its gradient is rounding, or promises almost no decrease.
     """
 
     coarseness, rounding, enough, begins_flat = 1.0, 0.0, 0.0, False
@@ -170,7 +170,7 @@ class Oracle:
         overrides = type(cost).preconditioner_at is not Cost.preconditioner_at
         self.preconditions = overrides or hasattr(cost, "precondition")
         chosen = manifold.default_transport if transport is None else transport
-        # Preconditioners want vectors of the tangent space.
+        # Preconditioners need tangent vectors.
         self._around = is_extrinsic(manifold, manifold.default_transport)
         stays = self._around if transport is None else is_extrinsic(manifold, chosen)
         self.is_extrinsic = stays and not self.preconditions
@@ -181,7 +181,7 @@ class Oracle:
         self.inner = self.dot = manifold.inner_product
         self.at_once = self.compiles = False
         self._tried: tuple[Any, float, Seen | None] = (None, 0.0, None)
-        # Whether the metric is that of an array around the manifold.
+        # Whether the metric is that of an ambient space of arrays.
         self.flat = bool(getattr(manifold, "has_ambient_metric", False))
         self._dots = self.flat and type(manifold).inner_product is ArrayManifold.inner_product
         self.counts = [0, 0, 0, 0]
@@ -189,11 +189,11 @@ class Oracle:
         self._ambient: tuple[Any, Any] = (None, None)
         self._preconditioners: list[tuple[Any, Any]] = []
         self.last_cost = 0.0
-        # Of ambient arrays; that of the first gradient, which was held against the points.
+        # The shape of ambient arrays, that of the first gradient, which was checked against the points.
         self._shape: Any = None
 
     def look(self, point: Any) -> tuple[float, Any]:
-        """Return the cost at a point, and the ambient gradient where it comes with it."""
+        """Return the cost at a point, and the ambient gradient if it comes with the cost."""
         self.counts[0] += 1
         if self.fused:
             self.counts[1] += 1
@@ -213,26 +213,26 @@ class Oracle:
         return self.manifold.euclidean_to_riemannian_gradient(point, ambient)
 
     def metric(self, point: Any) -> Callable[[Any, Any], Any]:
-        """Return the inner product of tangent vectors at a point, where they lie."""
-        # `vdot` copies arrays that are stored by columns, and what it gives of single ones would be single.
+        """Return the inner product of tangent vectors at a point, on their device."""
+        # `vdot` copies arrays stored by columns, and would return single precision for single arrays.
         dots = self._dots and type(point) is np.ndarray and point.dtype == float and not point.flags.fnc
         return np.vdot if dots else partial(self.dot, point)
 
     def recall(self, point: Any) -> None:
-        """Ask for the ambient gradient at a point where the run was before; it counted then."""
+        """Compute the ambient gradient at an earlier point of the run, without counting it again."""
         if self.bends:
             counts = self.counts[:]
             self._ambient_at(point)
             self.counts[:] = counts
 
     def _ambient_at(self, point: Any) -> Any:
-        """Return the ambient gradient, which is asked for where it is not that of the last point."""
+        """Return the ambient gradient, evaluated unless it is that of the last point."""
         if self._ambient[0] is not point:
             self.gradient(point, self.look(point)[1] if self.fused else None)
         return self._ambient[1]
 
     def _own(self, ambient: Any, what: str, point: Any) -> Any:
-        """Return what a cost gave with arrays that it does not write to again, or refuse it."""
+        """Return a result of the cost in arrays that it does not overwrite, and refuse invalid ones."""
         if type(ambient) is np.ndarray and ambient.shape == self._shape and ambient.dtype.kind == "f":
             return ambient.copy()
         return ambient_at(self.manifold, point, ambient, self.cost, what, self._shape)
@@ -243,7 +243,7 @@ class Oracle:
         return self._retraction(point, tangent, t)
 
     def reached(self, point: Any, tangent: Any, t: float = 1.0) -> tuple[Any, float, Any]:
-        """Return the point at the end of a step, the cost there, and the ambient gradient where it comes with it.
+        """Return the point at the end of a step, the cost there, and the ambient gradient if it comes with the cost.
 
         A step that is so long that the retraction or the cost fails ends at a cost of infinity.
         """
@@ -253,16 +253,16 @@ class Oracle:
             there = self._retraction(point, tangent, t)
             return there, *self.look(there)
         except (ValueError, RuntimeError) as error:
-            # A retraction may refuse a step; what a cost says in our own words is for the user.
+            # A retraction may refuse a step, but rmopt's errors from a cost are for the user.
             if not (there is None if isinstance(error, RmoptError) else broke_down(error)):
                 raise
             self.last_cost = inf
             return point if there is None else there, inf, None
 
     def trial(self, start: Iterate, direction: Any, t: float) -> Seen | None:
-        """Return a step as a whole, by one transfer; None where numbers are at hand, or for `reached` to judge.
+        """Return a complete step by one transfer, or None if numbers are local, or if `reached` must judge.
 
-        The last one is kept, so that a slope may come with the first step along it.
+        The last one is cached, so that a slope may be computed with the first step along it.
         """
         if not (self.at_once and self.is_extrinsic):
             return None
@@ -282,7 +282,7 @@ class Oracle:
         return self._tried[2]
 
     def whole(self, point: Any, direction: Any, t: float, old: Any) -> tuple[Any, ...]:
-        """Return what `trial` does, with the ambient gradient, by operations on arrays alone."""
+        """Return the result of `trial`, with the ambient gradient, by array operations alone."""
         there = self._retraction(point, direction, t)
         look = getattr(self.cost, "unread", self.cost.value_and_gradient)
         value, ambient = look(there)
@@ -295,7 +295,7 @@ class Oracle:
         return there, ambient if ns.is_array(ambient) else None, new, change, _stacked([value, *dots])
 
     def together(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what a function of `dot` and arrays gives, compiled as the cost is."""
+        """Evaluate a function of `dot` and arrays, compiled like the cost."""
         made = partial(function, self.dot)
         return self.cost.as_one(function.__name__, made, arguments, (self.manifold,))(*arguments)  # type: ignore[attr-defined]
 
@@ -309,23 +309,23 @@ class Oracle:
         made = self.cost.preconditioner_at(point)
         if made is not None and self.coarseness > 1.0:
             made = _single(made)
-        # Of the last two points: the ends of a step.
+        # For the last two points, the ends of a step.
         self._preconditioners = [*self._preconditioners[-1:], (point, made)]
         return made
 
     def positive(self, square: float, norm: float) -> float:
-        """Return ⟨g, P g⟩ of a gradient, or refuse a preconditioner for which it is not positive."""
+        """Return ⟨g, P g⟩ of a gradient, and refuse a preconditioner for which it is not positive."""
         if norm > 0.0 and not square > 0.0:
             raise InvalidInputError(
                 f"the preconditioner of {self.cost._name} is not positive: ⟨g, P g⟩ = {square:.1e} for a gradient g; "
-                "rmopt.checks.check_cost holds it against its laws."
+                "test it by rmopt.checks.check_cost."
             )
         return square
 
     def hessian(self, point: Any, gradient: Any) -> Callable[[Any], Any]:
         """Return the Riemannian Hessian at a point as a function of tangent vectors.
 
-        Where cost or manifold have no second derivatives, differences of gradients stand for them.
+        If cost or manifold have no second derivatives, differences of gradients replace them.
         """
         manifold, counts = self.manifold, self.counts
         if self.bends:
@@ -336,7 +336,7 @@ class Oracle:
                 try:
                     bent = self._own(along(manifold.embedding(point, tangent)), "hessian", point)
                 except MissingCapabilityError:
-                    # A part of the cost has none, which its class does not show.
+                    # A part of the cost has none, although its class has the method.
                     self.bends = False
                 else:
                     counts[2] += 1
@@ -347,14 +347,14 @@ class Oracle:
             h = DIFFERENCE * self.coarseness ** (1.0 / 3.0) / length
             there = self.retract(point, tangent, h)
             counts[2] += 1
-            # Rounding off the tangent space would be divided by h too.
+            # The rounding error off the tangent space would also be divided by h.
             change = (self.carry(there, point, self.gradient(there)) - gradient) * (1.0 / h)
             return manifold.to_tangent_space(point, change)
 
         return product
 
     def first(self, point: Any) -> Iterate:
-        """Return the state at the initial point, without memories, after a look at cost and gradient there."""
+        """Return the state at the initial point, without memories, after a test of cost and gradient there."""
         self.coarseness = coarseness_of(point)
         if type(arrays_of(point)[0]) is not np.ndarray:
             self.at_once, self.dot = True, self.manifold.inner
@@ -381,10 +381,10 @@ class Oracle:
 
     @np.errstate(all="ignore")
     def rounding_at(self, point: Any, cost: float, ambient: Any, norm: float) -> float:
-        """Return the length that rounding gives the gradient at a point.
+        """Return the rounding error of the gradient at a point.
 
-        It is that of its entries around a manifold which has their metric and, where the gradient is so short that
-        the point may be a minimum, that of what a change of the point by a share of its size makes of it.
+        It is that of the ambient entries if the metric is ambient and, if the gradient is so short that the point may
+        be a minimum, its change under a relative change of the point.
         """
         manifold, length, size = self.manifold, 0.0, size_of(point)
         if self._around:
@@ -393,7 +393,7 @@ class Oracle:
         # Costs of exact fits vanish faster than their gradients.
         share, least = norm * size, MINIMAL * self.coarseness**0.5
         if share <= least * abs(cost) or abs(cost) <= least * share:
-            # Near enough for narrow valleys, and far enough for the difference to be more than rounding.
+            # Close enough for narrow valleys, and far enough for a difference beyond rounding.
             h = (np.finfo(float).eps * self.coarseness) ** (2.0 / 3.0)
             along = manifold.random_tangent_vector(point, generator(self.seed, Stream.DIRECTIONS))
             with suppress(ValueError):
@@ -401,12 +401,12 @@ class Oracle:
                 change = manifold.norm(there, self.gradient(there)) - norm
                 length += max(change, 0.0) / h if isfinite(change) else 0.0
             self._ambient = point, ambient
-        # In single precision so many roundings would be seen.
+        # In single precision so many roundings would be visible.
         return max(ROUNDED_AWAY, 4e-15 * self.coarseness) * length
 
 
 def brought(*numbers: Any) -> list[float]:
-    """Return numbers at the host, by one transfer from where they lie."""
+    """Return numbers on the host, by one transfer from their device."""
     return ns.to_numpy(_stacked(numbers)).tolist()
 
 
@@ -417,7 +417,7 @@ def _stacked(numbers: Sequence[Any]) -> Any:
 
 
 def _pairs(old: Any, direction: Any, new: Any, change: Any) -> list[tuple[Any, Any]]:
-    """Return whose products a search asks for: of the gradients and their difference, and the direction."""
+    """Return the pairs whose products a search needs: of the gradients, their difference, and the direction."""
     return [
         (new, new), (new, direction), (new, change), (change, change), (direction, direction), (old, direction),
     ]  # fmt: skip
@@ -425,9 +425,9 @@ def _pairs(old: Any, direction: Any, new: Any, change: Any) -> list[tuple[Any, A
 
 Ended = TypeVar("Ended", bound=Result)
 
-# Steps of a close look, each so many times as long as the one before. Three in a row must agree.
+# Steps of the test, each longer than the last by this factor. Three in a row must agree.
 LOOKS, LONGER, AGREED = 6, 8.0, 3
-# Roundings of a value that may be wrong with it.
+# The error allowed in a value, in roundings.
 ROUNDINGS = 16.0
 
 
@@ -435,22 +435,22 @@ def held(
     result: Ended, work: Oracle, cost: float, gradient: Any, norm: float, limit: float, first: float,
     *, ended: bool = True,
 ) -> Ended:  # fmt: skip
-    """Return a result that is converged only where the gradient at its end fits the cost; otherwise warn.
+    """Return a result that is converged only if the gradient at its end fits the cost, and otherwise warn.
 
     Parameters
     ----------
     result : Result
     work : Oracle
-        Of the problem. It counts the values of the cost that are asked for: one, and up to fourteen more where this
-        one does not seem to fit or cannot tell, or the run did no step.
+        The oracle of the problem. It counts the evaluated costs: one, and up to fourteen more if this one does not
+        seem to fit or is inconclusive, or the run did no step.
     cost, gradient, norm : object
-        At the end. The length of the gradient is what the run ends by.
+        Those at the end. `norm` is the length of the gradient by which the run ends.
     limit : float
-        A slope up to this is none.
+        A slope up to this counts as zero.
     first : float
-        The length of the first gradient: a thousandth of it is to be seen.
+        The length of the first gradient: a thousandth of it must be detected.
     ended : bool
-        Whether the gradient vanishes at the end of the run, which must not be a maximum or a saddle then.
+        Whether the gradient vanishes at the end of the run, which then must not be a maximum or a saddle.
     """
     if not result.converged:
         return result
@@ -468,13 +468,13 @@ def misfit(
     work: Oracle, point: Any, cost: float, gradient: Any, flat: float, rng: np.random.Generator,
     *, seen: float = 0.0, ended: bool = False,
 ) -> str | None:  # fmt: skip
-    """Return in a sentence how values of the cost contradict a gradient, or that a run `ended` at a minimum; or None.
+    """Return a sentence on how costs contradict a gradient, or that a run `ended` at a minimum, or return None.
 
     Central differences along a random direction have no error of first order for any retraction. The cost contradicts
-    the gradient where it rises and falls by more than it bends, and a minimum where it falls on both sides, at three
-    lengths of the step that differ by a factor of 64: noise of the cost, whatever its size, and kinks do not.
-    Differences of slopes up to `flat` are none. Where one up to `seen` would show at a step so short that no bend is
-    seen, a single value there is enough, if it fits.
+    the gradient if it rises and falls by more than its curvature, and a minimum if it falls on both sides, at three
+    step lengths that differ by factors of 64: noise of any size and kinks do not. Differences of slopes up to `flat`
+    count as zero. If one of `seen` would show at a step too short for curvature, a single fitting value there
+    suffices.
     """
     manifold = work.manifold
     along = manifold.random_tangent_vector(point, rng)
@@ -482,21 +482,21 @@ def misfit(
     if not abs(length * length - square) <= 0.01 * square < np.inf:
         return (
             f"a random tangent vector of {manifold} has norm {length:.1e}, and its inner product with itself is "
-            f"{square:.1e}; hold the manifold against rmopt.checks.check_manifold."
+            f"{square:.1e}; test the manifold by rmopt.checks.check_manifold."
         )
     if not square > 0.0:
         return None
     along = along * (1.0 / square**0.5)
     said, steep = float(work.inner(point, gradient, along)), manifold.norm(point, gradient)
     eps = float(np.finfo(ns.real_type(*arrays_of(point))).eps)
-    # As far as the numbers of the point are changed by a share of their size.
+    # The step that changes the point by a share of its size.
     way = size_of(point) / (size_of(along) or np.inf) or manifold.typical_dist
     h, noise = eps**0.5 * way, 8.0 * ROUNDINGS * eps * abs(cost)
     if noise <= h * seen and abs(_value(work, point, along, h) - cost - h * said) <= max(noise, h * flat):
         return None
 
     def look(h: float) -> tuple[float, float, float]:
-        """Return by how much one end is further off than said, both are off the middle, and what rounding hides."""
+        """Return the error of the slope, the bend of the middle, and the part hidden by rounding."""
         up, down = _value(work, point, along, h), _value(work, point, along, -h)
         noise = ROUNDINGS * eps * max(abs(cost), abs(up), abs(down))
         return 0.5 * (up - down) - h * said, 0.5 * (up + down) - cost, noise
@@ -504,25 +504,24 @@ def misfit(
     slopes, bends, clear, h = list[float](), list[float](), list[bool](), eps**0.45 * way
     for _ in range(LOOKS):
         off, both, noise = look(h)
-        # Kinks are as steep as they are bent, at the shortest step too.
+        # At kinks the slope is as large as the bend, even for the shortest step.
         clear.append(abs(off) > 2.0 * abs(both))
         slopes.append(off / h if abs(off) > max(noise, h * flat) else 0.0)
         bends.append(both / h**2 if ended and -both > max(2.0 * abs(off), noise, 2.0 * h * steep) else 0.0)
         if agree(slopes) and clear[-AGREED]:
-            # A slope is the same at a step that is far shorter, unless rounding hides it there.
+            # A slope is the same at a far shorter step, unless rounding hides it there.
             short = h / LONGER ** (AGREED + 3)
             off, _, noise = look(short)
             if abs(slopes[-1]) * short > 2.0 * noise and not agree([*slopes[1 - AGREED :], off / short]):
                 return None
             return (
-                f"along a random direction the cost changes by {said + slopes[-1]:.1e} a unit of length, where the "
-                f"gradient says {said:.1e}; hold the cost against rmopt.checks.check_gradient."
+                f"along a random direction the cost changes by {said + slopes[-1]:.1e} per unit of length, and by "
+                f"the gradient it is {said:.1e}; test the cost by rmopt.checks.check_gradient."
             )
         if agree(bends):
             return (
-                f"the gradient vanishes, but {h:.1e} away along a random direction and back the cost is lower by "
-                f"{-both:.1e}: this is a maximum or a saddle; start elsewhere, or take "
-                "TrustRegions(second_order=True)."
+                f"the gradient vanishes, but {h:.1e} away on both sides the cost is lower by {-both:.1e}: this is "
+                "a maximum or a saddle; start elsewhere, or take TrustRegions(second_order=True)."
             )
         if (noise <= h * seen if seen else abs(both) > noise) and not any(slopes + bends):
             return None
@@ -531,17 +530,17 @@ def misfit(
 
 
 def agree(numbers: list[float]) -> bool:
-    """Return whether the last three are the same, but for a fifth, and not 0."""
+    """Return whether the last three agree up to a fifth and are not 0."""
     last = numbers[-AGREED:]
     same = len(last) == AGREED and min(map(abs, last)) > 0.8 * max(map(abs, last))
     return same and abs(sum(map(np.sign, last))) == AGREED
 
 
 def _value(work: Oracle, point: Any, along: Any, t: float) -> float:
-    """Return the cost at the end of a step, or NaN where there is none."""
+    """Return the cost at the end of a step, or NaN if there is none."""
     try:
         there = work.retract(point, along, t)
         work.counts[0] += 1
         return work.problem.real(work.cost.value(there))
-    except Exception:  # A cost may refuse what lies beside a boundary in its own way.
+    except Exception:  # A cost may raise its own error beyond a boundary.
         return np.nan

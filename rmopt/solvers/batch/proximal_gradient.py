@@ -1,4 +1,4 @@
-"""Descent for costs with kinks: steps of the proximal gradient in tangent spaces (ManPG), with exact zeros."""
+"""Descent for nonsmooth costs: proximal gradient steps in tangent spaces (ManPG), with exact zeros."""
 
 from dataclasses import replace
 from math import inf, isfinite
@@ -22,17 +22,17 @@ from rmopt.solvers.result import Result
 from rmopt.solvers.run import Solver
 from rmopt.solvers.stop import Converged
 
-# A step lowers the cost below the largest of so many by this share of what it promises.
+# A step lowers the cost below the largest of this many by this share of its promise.
 WINDOW, ARMIJO = 10, 1e-4
-# Sizes of steps grow by at most this factor a step, and up to so many times the first one.
+# Step sizes grow by at most this factor per step, and up to this multiple of the first one.
 GROWTH, LONGEST = 10.0, 1e3
-# Of a fixed size, beside 1/curvature: shorter steps are rounding.
+# The least fixed size relative to 1/curvature: shorter steps are rounding.
 SHORTEST = 1e-8
-# Roundings of the cost, and of a step, below which nothing can be told.
+# Roundings of the cost and of a step, below which no comparison is possible.
 ROUNDINGS = 64.0 * np.finfo(float).eps
-# The share of what a step promises that may be lost by what is out of the tangent space.
+# The share of a step's promise that may be lost by its part outside the tangent space.
 INEXACT = 0.5
-# Newton's steps of a subproblem, and products in each, at most.
+# The largest numbers of Newton steps of a subproblem, and of products in each.
 NEWTON, PRODUCTS = 50, 60
 
 
@@ -47,17 +47,17 @@ class Stand(NamedTuple):
     gradient : array
         The Riemannian gradient of f.
     t, size : float
-        Those of the next proximal step, and the one that lengths are measured by: 1/curvature at the start.
+        The size of the next proximal step, and the unit of lengths: 1/curvature at the start.
     normal, step : array
-        The part of the space around in the step's subproblem, and the step, a tangent vector.
+        The normal part in the step's subproblem, and the step, a tangent vector.
     stationarity, first : float
         Here and at the start.
     rounding : float
-        The stationarity that rounding leaves.
+        The rounding error of the stationarity.
     window : tuple of float
         The last costs.
     step_size : float
-        The share of the last step that was done.
+        The share of the last step that was taken.
     counts : tuple of int
     stuck : bool
     steps, updates : int
@@ -83,14 +83,14 @@ class Stand(NamedTuple):
 
 @by_keyword
 class ProximalGradient(CheckedValue, Solver):
-    """Minimise f + h, where h has kinks, by steps to the least model of both in the tangent space (ManPG).
+    """Minimise f + h, for h with kinks, by steps to the minimum of a model in the tangent space (ManPG).
 
-    A step V has the least ⟨grad f, V⟩ + ‖V‖²/2t + h(x + V) of all tangent vectors. It takes few proximal maps and
-    projections, and its t is that of Barzilai and Borwein. The point of a run that has converged has exact zeros. The
-    metric must be that of the space around.
+    A step V minimises ⟨grad f, V⟩ + ‖V‖²/2t + h(x + V) over tangent vectors. It takes few proximal maps and
+    projections, with a Barzilai-Borwein t. The point of a converged run has exact zeros. The metric must be that of
+    the ambient space.
 
-    It may end in a worse minimum than a smoothed cost does: from a random point minimise
-    ``Problem(manifold, f + h.smoothed(eps))`` first, with a falling ε, and begin where that ends.
+    It may end in a worse minimum than a smoothed cost. From a random point, first minimise ``Problem(manifold, f +
+    h.smoothed(eps))`` with decreasing ε, and start from the result.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ class ProximalGradient(CheckedValue, Solver):
     max_iter : int
     tol : float
         Stop when the stationarity is at most this share of the first one, or rounding. It is the length of V and of
-        what is left of its equation, over t, or over 1/curvature of f at the start where that is shorter: a long t
-        does not make it small.
+        its equation's residual, divided by t, or by 1/curvature of f at the start if that is shorter, so that a long
+        t does not make it small.
     retraction : Retraction or str, optional
         The manifold's default retraction unless given.
     threads : int, optional
@@ -108,7 +108,7 @@ class ProximalGradient(CheckedValue, Solver):
 
     See Also
     --------
-    AugmentedLagrangian : for h that stand for constraints, for h(c(x)), and for other metrics.
+    AugmentedLagrangian : for an h that is a constraint, for h(c(x)), and for other metrics.
 
     References
     ----------
@@ -142,16 +142,15 @@ class ProximalGradient(CheckedValue, Solver):
     def prepare(self, problem: Problem, seed: int) -> "Smooth":
         if not isinstance(problem, NonsmoothProblem):
             raise InvalidInputError(
-                "ProximalGradient is for an rmopt.costs.NonsmoothProblem(manifold, cost, h); without kinks take "
-                "LBFGS."
+                "ProximalGradient needs an rmopt.costs.NonsmoothProblem(manifold, cost, h); without kinks take LBFGS."
             )
         manifold, name = problem.manifold, type(problem.h).__name__
         if not problem.h.is_finite:
-            why = f"{name} stands for a constraint, which points would leave as they return to the manifold"
+            why = f"{name} is a constraint, which points would violate after their return to the manifold"
         elif any(problem.constraints):
             why = "ProximalGradient takes h(x) alone, without `of` and without constraints"
         elif not getattr(manifold, "has_ambient_metric", False):
-            why = f"the metric of {manifold} is not that of arrays around it"
+            why = f"the metric of {manifold} is not that of the ambient arrays"
         else:
             return Smooth(problem, self.retraction, seed)
         raise MissingCapabilityError(f"{why}; take AugmentedLagrangian.")
@@ -167,7 +166,7 @@ class ProximalGradient(CheckedValue, Solver):
         short = 1e-4 * way
         ahead = work.probe(work.retract(point, along, -short))[1]
         bend = size_of(manifold.projection(point, ahead) - gradient) / short
-        # 1/curvature along the gradient, but no longer than the way: a linear cost may have none.
+        # 1/curvature along the gradient, at most the size of the manifold, since a linear cost may have none.
         steep = norm + abs(work.h.value(point)) / max(size_of(point), TINY)
         if not isfinite(bend + steep):
             raise self.diverged(0)
@@ -178,7 +177,7 @@ class ProximalGradient(CheckedValue, Solver):
         normal, step, left = work.tangent_step(point, gradient, t, 0.0 * gradient)
         first = (size_of(step) + left) / min(t, size)
         rounding = ROUNDINGS * (size_of(point) / size + norm)
-        # The start may be off the manifold by more than its roundings.
+        # The start may be off the manifold by more than rounding.
         window = (-inf,) * (WINDOW - 2) + (work.probe(work.retract(point, gradient, 0.0))[0], cost)
         begun = Stand(point, cost, gradient, t, size, normal, step, first, first, rounding, window)
         return begun._replace(counts=tuple(work.counts))
@@ -216,7 +215,7 @@ class ProximalGradient(CheckedValue, Solver):
         )  # fmt: skip
 
     def observe(self, work: "Smooth", state: Stand) -> dict[str, float]:
-        """Return cost, stationarity, the size t of the next step, and what was evaluated so far."""
+        """Return cost, stationarity, the size t of the next step, and the counts of evaluations."""
         return {
             "cost": state.cost, "stationarity": state.stationarity, "step_size": state.t,
             **dict(zip(COUNTED, state.counts, strict=True)),
@@ -231,7 +230,7 @@ class ProximalGradient(CheckedValue, Solver):
         return f"rounding: no step lowers the cost, at {found}" if state.stuck else None
 
     def enough(self, state: Stand) -> float:
-        """Return the stationarity that is short enough; a start may be a minimum."""
+        """Return the sufficient stationarity; a start may be a minimum."""
         return max(self.tol * state.first, state.rounding)
 
     def conclude(self, result: Result, work: "Smooth", state: Stand) -> Result:
@@ -241,27 +240,27 @@ class ProximalGradient(CheckedValue, Solver):
         z = state.point - state.t * state.gradient + state.normal
         if result.converged and excess(work.h, z, state.t, generator(work.seed, Stream.DIRECTIONS)) > LEAST:
             doubt = (
-                f"`prox` of {type(work.h).__name__} is not where `value` and the square are least; hold it against "
+                f"`prox` of {type(work.h).__name__} does not minimise `value` and the square; test it by "
                 "rmopt.checks.check_proximable."
             )
             warn(f"the run ended by {result.stopped_by}, and has not converged: {doubt}", RuntimeWarning)
             result = replace(result, converged=False, stopped_by=f"{result.stopped_by}; {doubt}")
         if result.converged:
-            # The end of the next step has the zeros, and the retraction would fill them with roundings.
+            # The end of the next step has the zeros, which the retraction would fill with rounding errors.
             there = work.h.prox(z, state.t)
             result = result if work.manifold.check_point(there) else replace(result, point=there)
         return replace(result, counts=dict(zip(COUNTED, work.counts, strict=True)))
 
 
 class Smooth(Oracle):
-    """The smooth part of a problem, with the kinks beside it, and the subproblem of a step."""
+    """The smooth part of a problem, with its nonsmooth part and the subproblem of a step."""
 
     def __init__(self, problem: NonsmoothProblem, retraction: Any, seed: int) -> None:
         super().__init__(Problem(problem.manifold, problem.cost), retraction, None, seed)
         self.h = problem.h
 
     def check_turned(self, point: Array) -> None:
-        """Refuse kinks that depend on the basis of a point, where all bases are one point."""
+        """Refuse a nonsmooth part that depends on the basis if all bases are the same point."""
         base = self.manifold
         while isinstance(base, Power):
             base = base.base
@@ -273,8 +272,8 @@ class Smooth(Oracle):
         value = self.h.value(point)
         if not abs(value - turned) <= ns.slack(1e-8, point) * abs(value):
             raise InvalidInputError(
-                f"{type(self.h).__name__} depends on the basis in which a point of {self.manifold} is written; take "
-                "GroupL2, whose groups are rows, or the manifold of bases, such as Stiefel."
+                f"{type(self.h).__name__} depends on the basis of a point of {self.manifold}; take GroupL2, whose "
+                "groups are rows, or the manifold of bases, such as Stiefel."
             )
 
     def probe(self, point: Array) -> tuple[float, Array]:
@@ -283,17 +282,17 @@ class Smooth(Oracle):
         return value + self.h.value(point), self.gradient(point, ambient)
 
     def tried(self, point: Array, step: Array, a: float) -> tuple[Array, float, Any]:
-        """Return the end of a step, f + h there, and the gradient of f in the space around where it comes with it."""
+        """Return the end of a step, f + h there, and the ambient gradient of f if it comes with the cost."""
         there, value, ambient = self.reached(point, step, a)
         return there, value + self.h.value(there), ambient
 
     def tangent_step(
         self, point: Array, gradient: Array, t: float, normal: Array
     ) -> tuple[Array, Array, float]:
-        """Return N, the step V, and the length of what is left of P_N(prox(x − t grad f + N) − x) = 0.
+        """Return N, the step V, and the length of the residual of P_N(prox(x − t grad f + N) − x) = 0.
 
-        In the normal space the map has a symmetric slope from 0 to 1. Newton's steps are by conjugate gradients, and
-        where they do not help N less what is left is safe: the map is firmly nonexpansive.
+        In the normal space the map has a symmetric slope between 0 and 1. Newton steps use conjugate gradients. If
+        they do not help, N minus the residual is safe, because the map is firmly nonexpansive.
         """
         project, base, size = self.manifold.projection, point - t * gradient, size_of(point)
         dot = ns.dot_for(point)
@@ -309,7 +308,7 @@ class Smooth(Oracle):
 
         normal, step, left, off = look(out(normal))
         for _ in range(NEWTON):
-            # What the step promises is |V|², and what is left of the equation costs its length times that of N.
+            # The step promises |V|², and the residual of the equation costs its length times that of N.
             square = float(dot(step, step))
             along = max(square, float(dot(normal, normal)), TINY) ** 0.5
             enough = max(INEXACT * square / along, ROUNDINGS * size)

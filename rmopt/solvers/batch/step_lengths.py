@@ -1,4 +1,4 @@
-"""Step lengths: how far to go along a direction."""
+"""Step lengths along a direction."""
 
 from abc import ABC, abstractmethod
 from math import isfinite
@@ -12,15 +12,15 @@ from rmopt.solvers.batch.descent import RESOLVED
 from rmopt.solvers.batch.directions import Move
 from rmopt.solvers.batch.oracle import Iterate, Oracle
 
-# Trials along one direction.
+# The largest number of trials along one direction.
 TRIALS = 40
-# Changes of the cost below this share of it are rounding; there slopes decide (Hager and Zhang 2005).
+# Changes below this share of the cost are rounding, and slopes decide (Hager and Zhang 2005).
 ROUNDING = 1e-14
-# What a step must bring of what the slope promises.
+# The share of the slope's promised decrease that a step must achieve.
 SHARE = 1e-4
-# The weight of the past in the mean with which Barzilai and Borwein's steps compare the cost (Zhang and Hager 2004).
+# The weight of the past in the mean with which Barzilai-Borwein steps compare the cost (Zhang and Hager 2004).
 PAST = 0.85
-# The cost may rise by at most so many times what the step before changed.
+# The cost may rise by at most this many times the change of the previous step.
 RISE = 10.0
 
 
@@ -37,7 +37,7 @@ class Trial:
     ----------
     point, cost : object
     seen : Seen or None
-        What came with them.
+        Further results of the evaluation.
     """
 
     __slots__ = ("_ambient", "_gradient", "cost", "curve", "point", "seen", "t")
@@ -88,11 +88,11 @@ class Curve:
         self.work, self.start, self.direction, self.slope = work, start, direction, slope
 
     def at(self, t: float) -> Trial:
-        """Return what is known at t; one retraction and one evaluation."""
+        """Return the trial at t, after one retraction and one evaluation."""
         return Trial(self, t)
 
     def backtracked(self, t: float, reference: float) -> Trial | None:
-        """Return the first trial that falls enough, each at the minimum of a parabola within bounds."""
+        """Return the first trial with a sufficient decrease, each at the minimum of a parabola within bounds."""
         cost, slope = self.start.cost, self.slope
         for _ in range(TRIALS):
             trial = Trial(self, t)
@@ -104,7 +104,7 @@ class Curve:
         return None
 
     def falls_enough(self, trial: Trial, reference: float) -> bool:
-        """Return whether a trial brings a share of what the slope promises, as far as rounding lets see that."""
+        """Return whether a trial achieves a share of the slope's promise, as far as rounding allows."""
         promised, noise = SHARE * trial.t * self.slope, ROUNDING * self.work.coarseness * abs(self.start.cost)
         if trial.cost <= reference + promised and trial.cost < reference:
             return True
@@ -114,14 +114,14 @@ class Curve:
 
 
 class Guess(NamedTuple):
-    """What a step length remembers.
+    """The memory of a step length.
 
     Attributes
     ----------
     t : float
         The next first trial.
     level, weight : float
-        With what the cost is compared, and the weight of the past in it.
+        The level for the comparison of the cost, and the weight of the past in it.
     """
 
     t: float
@@ -130,13 +130,13 @@ class Guess(NamedTuple):
 
 
 class StepLength(Value, ABC):
-    """How far to go along a direction.
+    """The rule for the step length along a direction.
 
-    What is remembered from step to step is a `Guess`, or a named tuple of numbers of one's own.
+    The memory between steps is a `Guess`, or your own named tuple of numbers.
 
     See Also
     --------
-    Backtracking : until the cost falls enough.
+    Backtracking : with sufficient decrease of the cost.
 
     Examples
     --------
@@ -151,17 +151,17 @@ class StepLength(Value, ABC):
     True
     """
 
-    # Whether the guess is the first step that is tried: then a slope may come with it.
+    # Whether the guess is the first trial step: then a slope may come with it.
     tries_guess: ClassVar[bool] = False
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
-        """Return what is remembered at the initial point: a step of length 1, or what the numbers there can tell."""
+        """Return the memory at the initial point: a step of length 1, or one from the numbers there."""
         length = max(1.0, RESOLVED * work.coarseness * size_of(state.point))
         return Guess(length / max(state.norm, 1e-300), state.cost)
 
     @abstractmethod
     def __call__(self, curve: Curve, guess: float, memory: Any) -> Trial | None:
-        """Return an accepted trial, or None when there is none.
+        """Return an accepted trial, or None if there is none.
 
         Parameters
         ----------
@@ -172,22 +172,22 @@ class StepLength(Value, ABC):
         """
 
     def after(self, move: Move, memory: Any) -> Any:
-        """Return what is remembered after a step: the minimum of the parabola through what was seen of the curve."""
+        """Return the memory after a step: the minimum of the parabola through the evaluated points of the curve."""
         t, rise = move.t, move.slope_after - move.slope
         best = -t * move.slope / rise if rise > 0.0 else 2.0 * t
-        # A little curvature far from the minimum promises too much: tenfold steps cost CG a third more evaluations.
+        # Little curvature far from the minimum promises too much: tenfold steps cost CG a third more evaluations.
         return Guess(min(max(best, 0.1 * t), 4.0 * t), move.cost)
 
 
 class Backtracking(StepLength):
-    """Armijo's rule: shorter and shorter steps, until one brings a share of what the slope promises.
+    """Armijo's rule: shorter and shorter steps, until one achieves a share of the slope's promise.
 
-    The first trial is the minimum of a parabola through the slopes of the step before.
+    The first trial is the minimum of a parabola through the slopes of the previous step.
 
     See Also
     --------
-    StrongWolfe : flat slopes at the end, which conjugate gradients like.
-    BarzilaiBorwein : mostly no search; for the negative gradient.
+    StrongWolfe : flat slopes at the end, good for conjugate gradients.
+    BarzilaiBorwein : mostly without a search, for the negative gradient.
     """
 
     tries_guess = True
@@ -199,9 +199,9 @@ class Backtracking(StepLength):
 class BarzilaiBorwein(StepLength):
     """Step sizes from the change of the gradient, without a search in most steps (Iannazzo and Porcelli 2018).
 
-    The cost may rise for a while: it is compared with a weighted mean of the past (Zhang and Hager 2004), and may
-    rise by ten times what the step before changed. Short and long steps of Barzilai and Borwein (1988) alternate.
-    They belong to the negative gradient; along conjugate directions they may stall.
+    The cost may rise temporarily: it is compared with a weighted mean of the past (Zhang and Hager 2004), and may
+    rise by ten times the change of the previous step. Short and long steps of Barzilai and Borwein (1988) alternate.
+    They are for the negative gradient, and may stall along conjugate directions.
 
     See Also
     --------
@@ -229,7 +229,7 @@ class BarzilaiBorwein(StepLength):
         ss = move.t * move.t * (move.old_squared if precondition is None else -move.slope)
         weight = PAST * memory.weight + 1.0
         level = ((weight - 1.0) * memory.level + move.cost) / weight
-        # Beside a start that is very far up any rise would look small.
+        # After a start with a huge cost any rise would look small.
         level = min(level, move.cost + RISE * abs(move.start.cost - move.cost))
         if not sy > 0.0:
             return Guess(10.0 * move.t, level, weight)
@@ -241,12 +241,12 @@ class BarzilaiBorwein(StepLength):
 
 
 class StrongWolfe(StepLength):
-    """A step at which the cost falls enough and the slope is flat enough, by bracketing with cubic polynomials.
+    """A step with a sufficient decrease and a sufficiently flat slope, by bracketing with cubic polynomials.
 
     Parameters
     ----------
     flatness : float
-        Of the slope at the end, relative to that at the start: 0.9 for L-BFGS, 0.1 for conjugate gradients.
+        The largest slope at the end relative to that at the start: 0.9 for L-BFGS, 0.1 for conjugate gradients.
 
     See Also
     --------
@@ -282,7 +282,7 @@ class StrongWolfe(StepLength):
                 low = (t, trial.cost, slope)
             if high is None:
                 ahead = _cubic((0.0, curve.start.cost, curve.slope), low)
-                # Where the polynomial has no minimum the step is still too short.
+                # If the polynomial has no minimum, the step is still too short.
                 t = min(max(ahead, 1.5 * t), 10.0 * t) if isfinite(ahead) else 10.0 * t
             else:
                 width = high[0] - low[0]
@@ -309,7 +309,7 @@ def _cubic(a: tuple[float, float, float], b: tuple[float, float, float]) -> floa
 
 
 class Exact(StepLength):
-    """The minimum along the curve, or a good guess of it, where the cost knows one.
+    """The minimum along the curve, or a good estimate of it, for costs with a formula.
 
     The cost has a method ``exact_step(manifold, point, tangent)``. Its t is the first trial of Armijo's rule.
 

@@ -1,4 +1,4 @@
-"""Second-order methods: trust regions, also of linearised residuals or behind L-BFGS, and cubic regularisation."""
+"""Second-order methods: trust regions, also for linearised residuals or after L-BFGS, and cubic regularisation."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -29,36 +29,36 @@ from rmopt.solvers.stop import Converged
 Map = Callable[[Any], Any]
 Solved = tuple[Any, float, float, float, bool]
 
-# A step counts when it brings this share of what the model promised.
+# A step is accepted if it achieves this share of the model's promise.
 ACCEPTED = 0.05
-# Changes of the cost below this share of it are rounding; there the gradient alone decides. In single precision so
-# many roundings would be seen, and fewer are allowed for.
+# Changes below this share of the cost are rounding, and the gradient alone decides. In single precision that many
+# roundings would be visible, so fewer are allowed.
 ROUNDING = 1e3 * np.finfo(float).eps
 # The share of the first gradient's length at which `Hybrid` takes trust regions.
 SWITCH = 1e-3
-# Products with the Hessian to find the direction of least curvature of a start without gradient.
+# Products with the Hessian to find the direction of least curvature at a start without gradient.
 KRYLOV = 200
 
 
 @by_keyword
 class ModelSolver(GradientSolver):
-    """Steps to the minimum of a quadratic model within bounds; the bounds follow how well the model predicts.
+    """Steps to the minimum of a quadratic model within bounds, which adapt to the accuracy of the model.
 
-    Close to the minimum, where differences of the cost drown in rounding, steps are judged by the gradient, so that
-    it can become as short as a certificate needs. Where the cost or the manifold has no second derivatives,
-    differences of gradients stand for them; `Result.counts` then has gradients for all products.
+    Close to the minimum, differences of the cost drown in rounding, so steps are judged by the gradient, which can
+    then become as short as a certificate needs. If the cost or the manifold has no second derivatives, differences of
+    gradients replace them, and `Result.counts` counts gradients for all products.
 
     With `second_order` a short gradient is not the end: a step along the direction of least curvature leaves a
-    saddle, and a run converges where no curvature is below 0 by more than `tol`, or rounding, of the largest one.
-    `Result.least_curvature` is found by Lanczos steps from a random direction: it may be missed where it is
-    hardly less than others.
+    saddle, and a run converges if no curvature is below 0 by more than `tol`, or rounding, of the largest one.
+    `Result.least_curvature` is found by Lanczos steps from a random direction, which may miss it if others are hardly
+    larger.
     """
 
     max_iter: Annotated[int, integer] = 200
     second_order: Annotated[bool, flag] = False
     max_inner: Annotated[int, bounded(integer, 1)] = 500
 
-    # The first bound; None: the first product with the Hessian chooses it.
+    # The first bound, or None if the first product with the Hessian sets it.
     first_radius = None
 
     def begin(self, work: Oracle, point: Any) -> Iterate:
@@ -69,11 +69,11 @@ class ModelSolver(GradientSolver):
 
     def _fresh(self, work: Oracle, state: Iterate) -> Iterate:
         """Return a state without memory."""
-        # The bound, below 0 where it is to be chosen, and whether a step was refused.
+        # The bound, negative if it is still to be chosen, and whether a step was refused.
         return state._replace(memory=(self.first_radius or -1.0, 0), search=0)
 
     def _looks(self, work: Oracle, state: Iterate) -> bool:
-        """Return whether only the curvature keeps a run from its end."""
+        """Return whether the curvature alone prevents convergence."""
         return self.second_order and state.norm <= work.enough and state.least_curvature == np.inf
 
     def advance(self, work: Oracle, state: Iterate, steps: int) -> Iterate:
@@ -85,7 +85,7 @@ class ModelSolver(GradientSolver):
 
     @np.errstate(all="ignore")
     def _beside(self, work: Oracle, state: Iterate) -> Iterate:
-        """Return the state at what lies below along the least curvature, or at the same point, whose end it is."""
+        """Return the state at a lower point along the least curvature, or the final state at the same point."""
         work.counts[:] = state.counts
         least, below, is_saddle = self._least(work, state)
         done = state._replace(steps=state.steps + 1, step_size=0.0, step_length=0.0)
@@ -108,8 +108,8 @@ class ModelSolver(GradientSolver):
             return reason
         least = f"{state.least_curvature:.1e}"
         if state.stuck:
-            return f"rounding: {reason}, where the least curvature is {least} and no step along it lowers the cost"
-        return Converged(f"{reason}, where the least curvature is {least}")
+            return f"rounding: {reason}; the least curvature is {least}, and no step along it lowers the cost"
+        return Converged(f"{reason}, with the least curvature {least}")
 
     def conclude(self, result: Result, work: Oracle, state: Iterate) -> Result:
         least = state.least_curvature if state.least_curvature < np.inf else None
@@ -117,9 +117,9 @@ class ModelSolver(GradientSolver):
 
     @np.errstate(all="ignore")
     def _least(self, work: Oracle, state: Iterate) -> tuple[float, Any, bool]:
-        """Return the least curvature, what lies below along it or None, and whether the curvature is negative.
+        """Return the least curvature, a lower step along it or None, and whether the curvature is negative.
 
-        What lies below is a point, the cost and the ambient gradient there, and the length of the step.
+        The lower step is a point, the cost and the ambient gradient there, and the length of the step.
         """
         point, manifold = state.point, work.manifold
         start = manifold.random_tangent_vector(point, generator(work.seed, Stream.DIRECTIONS))
@@ -144,18 +144,18 @@ class ModelSolver(GradientSolver):
 
     def _step(self, work: Oracle, state: Iterate) -> Iterate:
         point, gradient = state.point, state.gradient
-        # A power of two, which changes no bits, so that squares and cubes of lengths are finite.
+        # A power of two, an exact scaling, so that squares and cubes of lengths are finite.
         scale, product = 2.0 ** -frexp(state.first_norm)[1], self.products(work, state)
         solved = self._minimised(work, state, lambda xi: product(xi) * scale, scale)
         step, promised, size, bound, held = solved[0], solved[1] / scale, *solved[2:]
         if not np.isfinite(promised):
             raise self.diverged(state.steps, "a product with the Hessian", state.point)
-        # Rounding off the tangent space, which directions of little length are made of, would lead off the manifold.
+        # The rounding errors in short directions are not tangent and would lead off the manifold.
         step = work.manifold.to_tangent_space(point, step)
         there, cost, ambient = work.reached(point, step)
         noise = max(ROUNDING, 1e-14 * work.coarseness) * abs(state.cost)
         ratio = (state.cost - cost + noise) / (abs(promised) + noise)
-        # Products that are not symmetric, as differences of gradients may be, can promise a rise.
+        # Asymmetric products, such as differences of gradients, can promise a rise.
         rounding, fits = abs(promised) <= noise, promised > noise and ratio >= ACCEPTED
         done = state._replace(steps=state.steps + 1, memory=(bound, 0), step_size=0.0, step_length=0.0)
         if rounding or fits:
@@ -164,17 +164,17 @@ class ModelSolver(GradientSolver):
         counts = tuple(work.counts)
         if rounding:
             if not self._length(work, there, new, norm) < self._length(work, point, gradient, state.norm):
-                # Longer steps may have raised the cost already, and shorter ones cannot be judged.
+                # Longer steps may already have raised the cost, and shorter ones cannot be judged.
                 if not held or state.memory[1]:
                     return done._replace(stuck=True, counts=counts)
-                # The bound was too tight for a step that the gradient can be judged by.
+                # The bound was too tight for a step that the gradient can judge.
                 return done._replace(memory=(self._adapted(bound, size, np.inf), 0), counts=counts)
         elif not fits:
-            # Where a parabola through what was seen along the step has its minimum.
+            # The minimum of a parabola through the values along the step.
             slope, rise = work.inner(point, gradient, step), cost - state.cost
             nearer = 0.5 * slope / (slope - rise) if np.isfinite(rise) and rise > slope else 0.0
             return done._replace(memory=(self._tightened(size, bound, nearer), 1), counts=counts)
-        # But for rounding its size is that, where no preconditioner measures it.
+        # Up to rounding this is its size, unless a preconditioner measures it.
         known = work.at_once and not work.preconditions
         return done._replace(
             point=there, cost=cost, gradient=new, norm=norm, memory=(self._adapted(bound, size, ratio), 0),
@@ -183,11 +183,11 @@ class ModelSolver(GradientSolver):
         )  # fmt: skip
 
     def products(self, work: Oracle, state: Iterate) -> Map:
-        """Return the quadratic part of the model: the Hessian, as a map of tangent vectors."""
+        """Return the quadratic part of the model: the Hessian as a map of tangent vectors."""
         return work.hessian(state.point, state.gradient)
 
     def _length(self, work: Oracle, point: Any, gradient: Any, norm: float) -> float:
-        """Return the length of a gradient in the preconditioner's norm, where weak directions count in full."""
+        """Return the length of a gradient in the preconditioner's norm, in which weak directions count fully."""
         precondition = work.preconditioner(point)
         if precondition is None:
             return norm
@@ -195,45 +195,45 @@ class ModelSolver(GradientSolver):
 
     @abstractmethod
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
-        """Return a step that lowers the model, its promise and size, the bound, and whether that held it back.
+        """Return a step that lowers the model, its promise and size, the bound, and whether that limited it.
 
-        Products are scaled, and so is the gradient, such that the first one had about the length 1, and the promise.
+        Products, the gradient and the promise are scaled such that the first gradient had length about 1.
         """
 
     @abstractmethod
     def _tightened(self, size: float, bound: float, nearer: float) -> float:
-        """Return a bound for shorter steps, after one of which perhaps this share would have been right."""
+        """Return a bound for shorter steps, after one of which this share might have been right."""
 
     @abstractmethod
     def _adapted(self, bound: float, size: float, ratio: float) -> float:
-        """Return the bound after a step that brought this ratio of its promise (infinity: none can tell)."""
+        """Return the bound after a step with this ratio to its promise (infinity if unknown)."""
 
 
 @by_keyword
 class TrustRegions(ModelSolver):
     """Newton steps, solved inexactly by conjugate gradients within a trust region (Absil, Baker and Gallivan 2007).
 
-    Directions of negative curvature lead out of saddle points and maxima; from a start that is one exactly the run
-    begins beside it. Where the cost has a preconditioner, the trust region and the inner iteration are measured by it
-    (Steihaug 1983).
+    Directions of negative curvature lead out of saddle points and maxima. If the start is one exactly, the run begins
+    near it. A preconditioner of the cost defines the norm of the trust region and the inner iteration (Steihaug
+    1983).
 
     Parameters
     ----------
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
-        As in `GradientSolver`; vectors are carried for differences of gradients alone.
+        As in `GradientSolver`. Transport is only used for differences of gradients.
     second_order : bool
-        Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
+        Whether to leave saddles, and to report `Result.least_curvature` at the end.
     max_inner : int
         Products with the Hessian in one step.
     first_radius : float, optional
-        Of the trust region, in the preconditioner's norm; ten steps of steepest descent unless given, and no more
-        than the manifold's `diameter`. pymanopt begins with an eighth of the manifold's `typical_dist`, which is
-        right where the cost bends soon.
+        The first radius, in the preconditioner's norm. Defaults to ten steps of steepest descent, at most the
+        manifold's `diameter`. pymanopt begins with an eighth of the manifold's `typical_dist`, which suits costs of
+        large curvature.
 
     See Also
     --------
     LBFGS : no second derivatives.
-    AdaptiveCubics : a penalty in place of the region.
+    AdaptiveCubics : a penalty instead of the region.
     LevenbergMarquardt : sums of squared residuals.
 
     References
@@ -268,7 +268,7 @@ class TrustRegions(ModelSolver):
         return max(bound, longer) if ratio > 0.75 else bound
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
-        """Return what `ModelSolver` says, with the radius; sizes are in the preconditioner's norm."""
+        """Return the values of `ModelSolver`, with the radius as bound and sizes in the preconditioner's norm."""
         point, radius, gradient = state.point, state.memory[0], state.gradient * scale
         inner, precondition = work.metric(point), work.preconditioner(point)
         step, residual, at_once = None, gradient, work.at_once
@@ -277,20 +277,20 @@ class TrustRegions(ModelSolver):
         if precondition is not None:
             work.positive(rz, state.norm)
         p, pp, sp, ss = -z, rz, 0.0, 0.0
-        # Superlinear when it comes near: the shorter the gradient, the more exact the step, but not past the end.
+        # Superlinear near the end: the shorter the gradient, the more exact the step, but not beyond the goal.
         exact = max((state.norm / state.first_norm) ** 0.5, 0.3 * work.enough / state.norm)
         enough = rz * min(0.1, exact) ** 2
         for _ in range(self.max_inner):
             Hp, ahead = product(p), None
             curvature = inner(p, Hp)
             if at_once and ns.is_array(curvature):
-                # As it is inside the region, so that one transfer is enough.
+                # The value inside the region, so that one transfer suffices.
                 ahead = residual + Hp * (rz / curvature)
                 z = ahead if precondition is None else precondition(ahead)
                 curvature, rz_new = brought(curvature, inner(ahead, z))
             if radius < 0.0:
-                # Ten steps of steepest descent, or the scale of the manifold where there is no curvature to tell. Far
-                # beyond its diameter there may be a boundary, where every gradient is short.
+                # Ten steps of steepest descent, or the manifold's scale without curvature. Far beyond its diameter
+                # there may be a boundary with short gradients everywhere.
                 radius = 10.0 * (rz / curvature) * rz**0.5 if curvature > 0.0 else work.manifold.typical_dist
                 radius = min(radius, work.manifold.diameter) if precondition is None else radius
             alpha = rz / curvature if curvature > 0.0 else np.inf
@@ -311,7 +311,7 @@ class TrustRegions(ModelSolver):
                 break
             beta, rz = rz_new / rz, rz_new
             p, sp, pp = p * beta - z, beta * (sp + alpha * pp), rz + beta * beta * pp
-        # The residual is the gradient and what the Hessian makes of the step.
+        # The residual is the gradient plus the Hessian times the step.
         promised = -0.5 * float(inner(gradient, step) + inner(residual, step))
         return step, promised, ss**0.5, radius, ss**0.5 >= 0.99 * radius
 
@@ -320,7 +320,7 @@ class LevenbergMarquardt(TrustRegions):
     """Gauss–Newton steps within a trust region, for a sum of squared residuals (Moré 1978; Absil et al. 2008, §8.4).
 
     The model is ½ ‖r + Jξ‖² with the derivative J of the residuals: it needs no second derivatives, is convex, and
-    converges nearly as fast as Newton's method where residuals are small at the minimum.
+    converges nearly as fast as Newton's method for small residuals at the minimum.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ class LevenbergMarquardt(TrustRegions):
 
 @by_keyword
 class AdaptiveCubics(ModelSolver):
-    """Adaptive regularisation with cubics: Newton steps with a penalty on their cube (Agarwal et al. 2021).
+    """Adaptive regularisation with cubics: Newton steps with a penalty on their cubed length (Agarwal et al. 2021).
 
     The model is minimised over the Krylov space of the gradient, which Lanczos steps build.
 
@@ -386,13 +386,13 @@ class AdaptiveCubics(ModelSolver):
     max_iter, tol, gradient_norm, retraction, transport, threads : optional
         As in `TrustRegions`.
     second_order : bool
-        Whether to leave saddles where the run meets one, and to report `Result.least_curvature` at its end.
+        Whether to leave saddles, and to report `Result.least_curvature` at the end.
     max_inner : int
         Products with the Hessian in one step.
 
     See Also
     --------
-    TrustRegions : bounds the length of steps in place of their cube.
+    TrustRegions : a bound on the step length instead of a cubic penalty.
 
     References
     ----------
@@ -423,16 +423,16 @@ class AdaptiveCubics(ModelSolver):
         return bound if ratio >= 0.25 else 2.0 * bound
 
     def _minimised(self, work: Oracle, state: Iterate, product: Map, scale: float) -> Solved:
-        """Return what `ModelSolver` says, with σ."""
+        """Return the values of `ModelSolver`, with σ as bound."""
         sigma, length, first = state.memory[0], state.norm * scale, state.gradient / -state.norm
         for basis, diagonal, beside, rest in islice(  # noqa: B007
             lanczos(work, state.point, first, product), self.max_inner
         ):
             if sigma < 0.0:
-                # Ten steps of steepest descent, no further than the manifold is wide; of length 1 if nothing tells.
+                # Ten steps of steepest descent, at most the manifold's diameter, or length 1 if both are unknown.
                 sigma = max(diagonal[0] ** 2 / (10.0 * length), length / work.manifold.diameter**2) or length
             y = _cubic_minimum(diagonal, beside, length, sigma)
-            # The model's gradient at the step is what the next Lanczos vector adds.
+            # The model's gradient at the step is the contribution of the next Lanczos vector.
             size = float(np.linalg.norm(y))
             if rest * abs(y[-1]) <= 0.1 * length * min(1.0, size, state.norm / state.first_norm + 1e-3):
                 break
@@ -443,9 +443,9 @@ class AdaptiveCubics(ModelSolver):
 
 @by_keyword
 class Hybrid(TrustRegions):
-    """`LBFGS` from afar, `TrustRegions` when it is near; trust regions alone where the cost has a preconditioner.
+    """`LBFGS` far from the minimum and `TrustRegions` near it, or trust regions alone with a preconditioner.
 
-    L-BFGS goes along curved valleys with the cheaper steps; trust regions bring the gradient down to what a
+    L-BFGS follows curved valleys by cheaper steps, and trust regions reduce the gradient to the length that a
     certificate needs.
 
     Parameters
@@ -455,8 +455,8 @@ class Hybrid(TrustRegions):
 
     See Also
     --------
-    TrustRegions : where the Hessian is cheap from the start.
-    LBFGS : where there is no Hessian.
+    TrustRegions : for cheap Hessians.
+    LBFGS : without a Hessian.
 
     References
     ----------
@@ -492,20 +492,20 @@ class Hybrid(TrustRegions):
                 return done._replace(memory=(done.memory, near))
         done = super()._step(work, state._replace(memory=near))
         if not self.far.direction.fresh(far):
-            # Its pairs belong to the point before.
+            # Its pairs belong to the previous point.
             far = self.far.direction.begin(work, done)
         return done._replace(memory=(far, done.memory))
 
 
 def least_curvatures(work: Oracle, point: Any, start: Any, product: Map) -> tuple[Any, list[Any], Any, float]:
-    """Return Ritz values of the Hessian, ascending, a basis with their vectors' shares in it, and what is rounding.
+    """Return ascending Ritz values of the Hessian, a basis with their coordinates, and the rounding error.
 
-    It ends when the least one is known.
+    It ends when the least value is known.
     """
     clean = partial(work.manifold.to_tangent_space, point)
     for basis, diagonal, beside, rest in islice(lanczos(work, point, start, product, clean), KRYLOV):  # noqa: B007
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, beside)
-        # Differences of gradients know curvatures to about a millionth of the largest one.
+        # Differences of gradients give curvatures to about a millionth of the largest one.
         known = 1e-12 * work.coarseness if work.bends else 1e-6 * work.coarseness ** (1.0 / 3.0)
         known *= np.abs(values).max()
         if (
@@ -519,16 +519,16 @@ def least_curvatures(work: Oracle, point: Any, start: Any, product: Map) -> tupl
 def lanczos(
     work: Oracle, point: Any, start: Any, product: Map, clean: Map | None = None
 ) -> Iterator[tuple[Any, Any, Any, float]]:
-    """Yield an orthonormal basis of a Krylov space that grows, the tridiagonal matrix there, and what is outside.
+    """Yield an orthonormal basis of a growing Krylov space, the tridiagonal matrix there, and the remainder.
 
-    The matrix is its diagonal and what is beside it. It ends where the space holds all its products, up to rounding.
-    Unless vectors are cleaned, what rounding leaves off the tangent space grows with each one.
+    The matrix is given by its diagonal and off-diagonal. It ends when the space is invariant up to rounding. Without
+    correction, the parts of vectors off the tangent space would grow with each one.
     """
     inner, basis, diagonal, beside = work.dot, [start], list[float](), list[float]()
     while True:
         Hq = product(basis[-1])
         curvature = inner(point, basis[-1], Hq)
-        # Twice, for Lanczos vectors lose their orthogonality.
+        # Twice, because Lanczos vectors lose their orthogonality.
         for q in basis * 2:
             Hq = Hq - q * inner(point, q, Hq)
         Hq = Hq if clean is None else clean(Hq)
@@ -545,7 +545,7 @@ def lanczos(
 
 
 def combined(basis: list[Any], shares: Any) -> Any:
-    """Return a sum of tangent vectors with these shares."""
+    """Return a sum of tangent vectors with these weights."""
     return reduce(add, (q * float(share) for q, share in zip(basis, shares, strict=True)))
 
 

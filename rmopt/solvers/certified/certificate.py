@@ -1,4 +1,4 @@
-"""How far from the global minimum a point of the cone can be at most."""
+"""Bounds on the distance of a value on the cone from the global minimum."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ BOUND = "a number b with f(W) ≥ b + trace_weight · tr W for every positive se
 EPS = float(np.finfo(float).eps)
 # A value may lie below the stated bound by this share of both: the rounding of a sum over many terms.
 ROUNDING = 1e-10
-# Up to this size, and where the basis of a Lanczos run would be as large, the matrix is formed.
+# Up to this size, or if the basis of a Lanczos run would be as large, the matrix is formed.
 SMALL = 200
 # Eigenvectors after the first need not be exact: they are directions to search along.
 ROUGH, ROUGH_RESTARTS = 1e-2, 30
@@ -33,7 +33,7 @@ class Certificate:
     """A bound on f(W) − f(W*), from the dual certificate S = ∇f(W).
 
     For convex f, f(W) − f(W*) ≤ ⟨S, W⟩ − ⟨S, W*⟩ ≤ ⟨S, W⟩ + λ tr W* with λ = max(0, −λ_min(S)); and
-    tr W* ≤ (f(W) − b)/β where f ≥ b + β tr everywhere: b is the cost's `lower_bound`. At a global minimum both terms
+    tr W* ≤ (f(W) − b)/β if f ≥ b + β tr everywhere, with b the cost's `lower_bound`. At a global minimum both terms
     vanish (Mirzazadeh et al. 2015, equation 10).
 
     Attributes
@@ -43,11 +43,11 @@ class Certificate:
     eigenvalue : float
         λ: an upper bound on the largest eigenvalue of −S, at least 0.
     complementarity : float
-        ⟨S, W⟩, which vanishes where Y is stationary.
+        ⟨S, W⟩, which vanishes if Y is stationary.
     trace_bound : float
         An upper bound on tr W*.
     excess : float
-        f(W) − b. It is what gaps are relative to: a constant that is added to f and b changes nothing.
+        f(W) − b, the reference of relative gaps, which a constant added to f and b does not change.
     """
 
     objective: float
@@ -69,7 +69,7 @@ class Certificate:
 
     @property
     def lower_bound(self) -> float:
-        """A number that f(W*) is not below."""
+        """A lower bound on f(W*)."""
         return self.objective - self.gap
 
     def is_global(self, tol: float) -> bool:
@@ -111,7 +111,7 @@ def by_lower_bound(
 def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array) -> None:
     """Refuse a gradient that the values contradict at a random point nearby, and a cost that falls below its tangent.
 
-    No convex cost does, and along the certifying eigenvector the bound rests on it.
+    No convex cost falls so, and along the certifying eigenvector the bound depends on it.
     """
     rng = np.random.default_rng(0)
     slope = float(np.vdot(vector, local.apply(vector)))
@@ -131,8 +131,8 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
         if agree(errors[:LOOKS]) or off < -1e-6 * most:
             doubt = (
                 f"{t:.1e} along the certifying eigenvector its value is {there:.6g}, below the tangent, "
-                f"{there - off:.6g}: its gradient is wrong, which rmopt.checks.check_gradient tells, or it is not "
-                "convex, which asks for a solver for one rank, such as TrustRegions."
+                f"{there - off:.6g}: its gradient is wrong (see rmopt.checks.check_gradient), or it is not convex "
+                "and needs a solver for one rank, such as TrustRegions."
             )
             break
     if doubt is not None:
@@ -140,15 +140,15 @@ def _check_premises(cost: ConvexCost, Y: Array, local: LocalModel, vector: Array
 
 
 def checked_lower_bound(cost: ConvexCost) -> float:
-    """Return the lower bound that a cost states, or refuse a cost that states none, or has no trace term."""
+    """Return the lower bound of a cost, and refuse a cost without one or without a trace term."""
     if not number(f"trace_weight of {cost}", cost.trace_weight, least=0) > 0.0:
         raise InvalidInputError(
-            f"{type(cost).__name__} has no trace term, without which minima need not exist and nothing can be "
-            "certified; add Trace(beta)."
+            f"{type(cost).__name__} has no trace term, so that a minimum need not exist or be certified; add "
+            "Trace(beta)."
         )
     if cost.lower_bound is None:
         raise InvalidInputError(
-            f"{cost} states no lower bound, which a certificate of optimality rests on; set `lower_bound` to {BOUND} "
+            f"{cost} has no lower bound, which a certificate of optimality needs; set `lower_bound` to {BOUND} "
             "(0 for a loss that is never negative)."
         )
     return number(f"lower_bound of {cost}", cost.lower_bound)
@@ -166,12 +166,12 @@ def leading_eigenpairs(
 ) -> tuple[Array, Array, float]:
     """Return at most k leading eigenpairs of a symmetric operator, and a bound on all its eigenvalues.
 
-    `apply` maps (p, j) arrays to the operator's products with them. `basis` holds directions that are known already,
-    orthonormal: a Lanczos run looks at their complement alone, where an optimum has no cluster of eigenvalues at 0.
-    The largest eigenvalue is found to about `tol` times `scale` or its own size, whichever is larger; those after it,
-    of which only positive ones are given, a Lanczos run finds only roughly. To the bound it adds the length of its
-    residual and of what ties `basis` to its complement. (A residual bounds the distance to an eigenvalue; that none
-    larger was overlooked rests on the random start of the run.)
+    `apply` maps (p, j) arrays to the operator's products with them. `basis` holds known orthonormal directions: a
+    Lanczos run works in their complement alone, in which an optimum has no cluster of eigenvalues at 0. The largest
+    eigenvalue is found to about `tol` times `scale` or its own size, whichever is larger. A Lanczos run finds the
+    next ones only roughly, and only positive ones are returned. The bound includes the length of the residual and of
+    the coupling between `basis` and its complement. (A residual bounds the distance to an eigenvalue; the random
+    start of the run makes it unlikely that a larger one was missed.)
     """
     p = len(basis)
     k = min(k, p)
@@ -185,7 +185,7 @@ def leading_eigenpairs(
     def outside(V: Array) -> Array:
         within = basis @ (basis.T @ V)
         V = apply(V - within)
-        # Below what the complement of an optimum has to offer: at least −scale, where the trace is alone.
+        # Below the eigenvalues in the complement of an optimum: at least −scale, that of the trace alone.
         return V - basis @ (basis.T @ V) - 2.0 * scale * within
 
     values, vectors = lanczos_pairs(outside, p, 1, scale, tol, None)
@@ -199,7 +199,7 @@ def leading_eigenpairs(
 
 
 def downward_eigenpairs(S: Apply, n: int, k: int, resolved: float) -> tuple[Array, Array, float]:
-    """Return at most k leading eigenpairs of −S, positive ones but for the first, and a bound on all eigenvalues."""
+    """Return at most k leading eigenpairs of −S, positive except the first, and a bound on all eigenvalues."""
     k, opposite = min(k, n), lambda V: -S(V)
     if n <= SMALL:
         return dense_pairs(opposite, n, k)
@@ -216,7 +216,7 @@ def downward_eigenpairs(S: Apply, n: int, k: int, resolved: float) -> tuple[Arra
 
 
 def dense_pairs(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
-    """Return the k leading eigenpairs but for negative ones after the first, and a bound on all eigenvalues."""
+    """Return the k leading eigenpairs without negative ones after the first, and a bound on all eigenvalues."""
     matrix = apply(np.eye(p))
     values, vectors = leading_eigh(0.5 * (matrix + matrix.T), k)
     rounding = 8.0 * EPS * float(np.abs(matrix).sum(axis=0).max())
@@ -227,7 +227,7 @@ def dense_pairs(apply: Apply, p: int, k: int) -> tuple[Array, Array, float]:
 def lanczos_pairs(
     apply: Apply, p: int, k: int, scale: float, tol: float, restarts: int | None
 ) -> tuple[Array, Array]:
-    """Return what converged of the k leading eigenpairs within some restarts; with None, at least one.
+    """Return the leading eigenpairs, of k, that converge within some restarts; with None, at least one.
 
     The operator is shifted by `scale`, so that an eigenvalue near 0 is found to a sensible precision.
     """
@@ -238,7 +238,7 @@ def lanczos_pairs(
     except ArpackNoConvergence as partial:
         values, vectors = partial.eigenvalues, partial.eigenvectors
         if not len(values) and restarts is None:
-            # The operator's own rounding may be larger than what was asked for.
+            # The operator's own rounding may exceed the tolerance.
             return lanczos_pairs(apply, p, k, scale, 100.0 * tol, None)
     order = np.argsort(-values)
     return values[order] - scale, np.linalg.qr(vectors[:, order])[0]

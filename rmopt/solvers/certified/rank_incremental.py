@@ -1,4 +1,4 @@
-"""Minimisation over the positive semidefinite cone by factors that grow: ILA, with a certificate."""
+"""Minimisation over the positive semidefinite cone by growing factors: ILA, with a certificate."""
 
 from collections import deque
 from dataclasses import astuple, dataclass, field, replace
@@ -28,30 +28,30 @@ from rmopt.solvers.stop import Converged
 PATIENCE = 3
 # Columns of the factor that are shorter than this share of the longest are dropped.
 NEGLIGIBLE = 1e-8
-# Shares of the longest column below which columns are tried to be left out.
+# Shares of the longest column below which dropping columns is tried.
 SHORT = (0.1, 1e-2, 1e-3, 1e-4, 1e-6)
-# Candidates with more than this share of their length in the span of the factor bring nothing new.
+# Candidates with more than this share of their length in the span of the factor are useless.
 OVERLAP = 0.5
-# How exactly a round is solved, relative to the eigenvalue that the round before it left.
+# The accuracy of a round, relative to the remaining eigenvalue of the previous round.
 INEXACTNESS = 1e-2
-# A round is idle that lowers the objective by less than this share of the gap that is asked for, and the gap
-# itself by less than a tenth.
+# A round is idle if it lowers the objective by less than this share of the desired gap, and the gap by less than a
+# tenth.
 IDLE = 1e-2
-# Differences of the objective below this share of it are rounding.
+# Differences below this share of the objective are rounding.
 ROUNDING = 1e-13
-# Where the trace is known a round adds so many columns at most, by a step that is halved so many times at most.
+# With a known trace a round adds at most this many columns, by a step halved at most this many times.
 STEEPEST, HALVINGS = 6, 12
 
 
 @dataclass(frozen=True, eq=False)
 class CertifiedResult(Result):
-    """The end of a run, with a bound on how far from the global minimum it is.
+    """The end of a run, with a bound on its distance from the global minimum.
 
     Attributes
     ----------
     certificate : Certificate
     tol : float
-        The relative gap that was asked for.
+        The desired relative gap.
     """
 
     certificate: Certificate = field(repr=False, kw_only=True)
@@ -64,12 +64,12 @@ class CertifiedResult(Result):
 
     @property
     def lower_bound(self) -> float:
-        """A number that f(W*) is not below."""
+        """A lower bound on f(W*)."""
         return self.certificate.lower_bound
 
     @property
     def is_global(self) -> bool:
-        """Whether the gap is at most `tol` times f(W) less its lower bound; with a known trace, of `excess`."""
+        """Whether the gap is at most `tol` times f(W) minus its lower bound, or with a known trace times `excess`."""
         return self.certificate.is_global(self.tol)
 
 
@@ -104,7 +104,7 @@ class RankState:
 
 
 class Rounds(NamedTuple):
-    """What the rounds of a run work with."""
+    """The tools of a run's rounds."""
 
     cost: ConvexCost
     manifold: PSDMatrices
@@ -114,42 +114,41 @@ class Rounds(NamedTuple):
 
 @by_keyword
 class RankIncremental(CheckedValue, Solver):
-    """ILA: local optimisation of a factor that grows until a certificate says that the minimum is global.
+    """ILA: local optimisation of a factor that grows until a certificate shows that the minimum is global.
 
     Minimises a convex f over all positive semidefinite W = YYᵀ (Mirzazadeh et al. 2015, Algorithm 1). The rank of the
-    problem's manifold does not matter: the run goes through all its sisters, and the result may be of rank 0.
+    problem's manifold does not matter: the run passes through manifolds of all ranks, and the result may have rank 0.
 
     Each round adds leading eigenvectors of −∇f, found by Lanczos iterations, scales old and new columns, minimises
-    locally, and drops columns that vanished. It lowers the objective but for rounding, so that no loop of growing and
-    shrinking can arise but one of rounding, which ends the run. The strategies that the paper compares are
-    ``columns=1``: 1, 2, 4, … columns a round; with ``factor=1`` always one (Zhang et al. 2012), and ``rescale=False``
-    (Journée et al. 2010); and ``inner=None``, boosting without local optimisation.
+    locally, and drops columns that vanished. It lowers the objective up to rounding, so that a loop of growing and
+    shrinking can only be rounding, which ends the run. The strategies that the paper compares are ``columns=1``, 1,
+    2, 4, … columns a round, also with ``factor=1``, always one (Zhang et al. 2012), and ``rescale=False`` (Journée et
+    al. 2010), and ``inner=None``, boosting without local optimisation.
 
-    On manifolds of factors whose trace is known (`Elliptope`, `Oblique`, `Stiefel`, `Sphere`; see `certify`) any cost
-    of YYᵀ will do that is linear, or says that it is convex. The run begins at the rank of the manifold, and goes on
-    with local optimisation until it is stationary. Each round from there adds the eigenvectors of all negative
-    eigenvalues of S, up to six and to `columns`, by a step that lowers the cost. `factor` and `rescale` have no part.
+    On manifolds of factors with a known trace (`Elliptope`, `Oblique`, `Stiefel`, `Sphere`; see `certify`) it takes
+    any cost of YYᵀ that is linear or declared convex. The run begins at the rank of the manifold, with local
+    optimisation until it is stationary. Then each round adds the eigenvectors of all negative eigenvalues of S, up to
+    six and to `columns`, by a step that lowers the cost. `factor` and `rescale` are not used.
 
     Parameters
     ----------
     columns, factor : int
-        How many columns the first round adds at most, and how many times as many as the round before a later one.
-        With few columns local optimisation is hard and soon out of date.
+        The largest number of columns that the first round adds, and the factor between rounds. With few columns local
+        optimisation is hard and soon outdated.
     inner : Solver or None
-        The local optimiser, on matrices of one rank; with so few steps a round which lacks columns ends soon. How
-        short the gradient is to become the rounds say, and not its own tolerances. None: only new columns and their
-        scale.
+        The local optimiser, on matrices of one rank. With few steps a round that lacks columns ends soon. The rounds
+        set the length of the gradient, instead of its own tolerances. None means new columns and their scale alone.
     tol : float
         The relative gap at which the minimum counts as global.
     max_iter : int
     max_rank : int, optional
-        Where the rank stops to grow; the size of W unless given.
+        The largest rank, by default the size of W.
     rescale : bool
-        Scale the old columns too; otherwise only the new ones.
+        Whether to scale the old columns as well as the new ones.
 
     See Also
     --------
-    TrustRegions : a rank that is known.
+    TrustRegions : for a known rank.
     certify : the certificate alone.
 
     Examples
@@ -201,13 +200,13 @@ class RankIncremental(CheckedValue, Solver):
         return self._certified(work.cost, shrunk(point.factor()), self.columns)
 
     def advance(self, work: Rounds | Relaxation, state: RankState, steps: int) -> RankState:
-        """Do one round; the local optimiser has a seed of its own in each."""
+        """Do one round, with a separate seed for its local optimiser."""
         if steps == 0:
             return state
         new, added = self._climbed(work, state) if isinstance(work, Relaxation) else self._grown(work, state)
         before = state.certificate
         fall, rounding = before.objective - new.certificate.objective, ROUNDING * abs(before.objective)
-        # By rounding alone the objective may rise, where the gap falls.
+        # The objective may rise by rounding while the gap falls.
         if fall < -rounding or (fall < 0.0 and new.certificate.gap >= before.gap):
             new, fall = state, 0.0
         wanted = self.tol * before.excess
@@ -216,7 +215,7 @@ class RankIncremental(CheckedValue, Solver):
         return replace(new, added=added, idle=idle, steps=state.steps + 1, updates=state.updates + 1)
 
     def _climbed(self, work: Relaxation, state: RankState) -> tuple[RankState, int]:
-        """Return the state after the directions down, if there are any, and steps of the local optimiser."""
+        """Return the state after a step along descent directions, if any, and steps of the local optimiser."""
         Y, U = state.Y, state.vectors[:, : max(work.max_rank - state.Y.shape[1], 0)]
         if U.shape[1]:
             Y = _stepped(work, Y, U, state)
@@ -231,14 +230,14 @@ class RankIncremental(CheckedValue, Solver):
         return self._stair(work, work.rows(point), True), U.shape[1]
 
     def _stair(self, work: Relaxation, Y: Array, ready: bool) -> RankState:
-        """Return the state at a factor, with directions down where it is `ready` for them: stationary."""
+        """Return the state at a factor, with descent directions if it is `ready` for them, stationary."""
         columns = min(self.columns, STEEPEST) if ready else 1
         certificate, values, vectors = certify(work.local(Y), work.point(Y), columns, self.tol)
         kept = (values > 0.0) & (ready and not certificate.is_global(self.tol))
         return RankState(Y, certificate, values[kept], vectors[:, kept])
 
     def _grown(self, work: Rounds, state: RankState) -> tuple[RankState, int]:
-        """Return the state after more columns and steps of the local optimiser, and how many columns there were."""
+        """Return the state after more columns and steps of the local optimiser, and the number of new columns."""
         cost, Y, U = work.cost, state.Y, self._fresh(work, state)
         start = better = self._mixed(cost, Y, U)
         if self.inner is not None and start.shape[1] > 0:
@@ -255,7 +254,7 @@ class RankIncremental(CheckedValue, Solver):
         return self._certified(cost, kept, more), U.shape[1]
 
     def _minimised(self, work: Rounds, state: RankState, Y: Array) -> Array:
-        """Return a factor that the local optimiser finds better, in the geometry of factors if it can."""
+        """Return a better factor from the local optimiser, in the geometry of factors if possible."""
         seed = int(generator(work.seed, Stream.INNER, state.steps).integers(2**63))
         if not isinstance(self.inner, GradientSolver):
             local = Problem(work.manifold.with_rank(Y.shape[1]), work.cost)
@@ -263,7 +262,7 @@ class RankIncremental(CheckedValue, Solver):
         # There columns may vanish.
         local, enough = Problem(PSDFactors(*Y.shape), work.cost), self._gradient_tolerance(work, state, Y)
         if local.manifold.norm(Y, local.riemannian_gradient(Y)) <= enough:
-            # Where second-order solvers would look for a way out of a saddle.
+            # Second-order solvers would search for a way out of a saddle here.
             return Y
         return deque(self.inner.with_gradient_norm(enough)._states(local, Y, seed), 1).pop().point
 
@@ -278,7 +277,7 @@ class RankIncremental(CheckedValue, Solver):
     def _fresh(self, work: Rounds, state: RankState) -> Array:
         """Return the candidate columns that leave the span of Y, as many as may be added.
 
-        Without local optimisation those inside the span are progress too.
+        Without local optimisation those inside the span are also progress.
         """
         Y, U = state.Y, state.vectors
         room = max(work.max_rank - Y.shape[1], 0)
@@ -308,19 +307,19 @@ class RankIncremental(CheckedValue, Solver):
         old = (0.0, None) if self.rescale and Y.shape[1] else (1.0, 1.0)
         best = minimize(scaled, first, jac=True, method="L-BFGS-B", bounds=[old, (0.0, None)])
         a, b = best.x * units if best.fun <= value else first
-        # A little of each direction, for the local optimiser to hold on to.
+        # A little of each direction, as a start for the local optimiser.
         b = max(b, 1e-8 * max(float((Y**2).sum(axis=0).max(initial=0.0)), 1e-8 * unit))
         if self.inner is None and function(np.array([a, b]))[0] > value:
             return Y
         return np.hstack([np.sqrt(a) * Y, np.sqrt(b) * U]) if a > 0.0 else np.sqrt(b) * U
 
     def _gradient_tolerance(self, work: Rounds | Relaxation, state: RankState, start: Array) -> float:
-        """Return how short the factor's gradient is to become in this round."""
+        """Return the desired length of the factor's gradient in this round."""
         now = state.certificate
         wanted = self.tol * now.excess / max(now.trace_bound, 1e-300)
-        # Columns that may not be added leave an eigenvalue that says nothing of those that are there.
+        # If columns may not be added, the remaining eigenvalue does not measure the present ones.
         left = now.eigenvalue if start.shape[1] < work.max_rank else 0.0
-        # Where no direction is left, what is left comes from columns that are there already.
+        # If no direction is left, the remaining gap comes from present columns.
         last = 1.0 if state.vectors.shape[1] else 0.1
         length = max(INEXACTNESS * left, 0.2 * wanted) * 0.1**state.idle
         return 2.0 * last * length * float(np.linalg.norm(start, 2))
@@ -329,7 +328,7 @@ class RankIncremental(CheckedValue, Solver):
         return work.point(state.Y) if isinstance(work, Relaxation) else point_of(state.Y)
 
     def start(self, problem: Problem, rng: np.random.Generator) -> Any:
-        """Return the zero matrix; where the trace is known a random point."""
+        """Return the zero matrix, or a random point if the trace is known."""
         if is_relaxation(problem):
             return problem.manifold.random_point(rng)
         p = problem.manifold.shape[0]  # type: ignore[attr-defined]
@@ -338,7 +337,7 @@ class RankIncremental(CheckedValue, Solver):
     def check_start(self, problem: Problem, point: Any) -> str | None:
         manifold: Any = problem.manifold
         if is_relaxation(problem):
-            # Of any rank, but for arrays that have none.
+            # Points of any rank, except arrays, which have none.
             if np.ndim(point) == len(manifold.shape):
                 manifold = manifold.with_rank(np.shape(point)[manifold.rank_axis])
             return manifold.check_point(point)
@@ -352,13 +351,13 @@ class RankIncremental(CheckedValue, Solver):
         gap = f"relative gap of {now.relative_gap:.1e}"
         if now.is_global(self.tol):
             return Converged(f"a certified {gap}")
-        # A round ends after a few steps, whether its columns are at their minimum or not.
+        # A round ends after a few steps, even before its columns are at their minimum.
         if state.idle and state.Y.shape[1] == limit < len(state.Y) and state.added == 0:
             return f"max_rank = {limit}"
         return f"{PATIENCE} rounds without progress, at a {gap}" if state.idle >= PATIENCE else None
 
     def observe(self, work: Rounds | Relaxation, state: RankState) -> dict[str, float]:
-        """Return rank, objective, the eigenvalue that is left and the certified gap."""
+        """Return rank, objective, the remaining eigenvalue and the certified gap."""
         now = state.certificate
         return {
             "rank": state.Y.shape[1], "objective": now.objective, "eigenvalue": now.eigenvalue, "gap": now.gap
@@ -369,7 +368,7 @@ class RankIncremental(CheckedValue, Solver):
 
 
 def _stepped(work: Relaxation, Y: Array, U: Array, state: RankState) -> Array:
-    """Return the factor at the end of a step along appended directions, which lowers f by half of what S says."""
+    """Return the factor after a step along appended directions that lowers f by half of S's prediction."""
     value, steep = state.certificate.objective, float(np.sum(state.values[: U.shape[1]]))
     t = 0.5 * (state.certificate.trace_bound / U.shape[1]) ** 0.5
     for _ in range(HALVINGS):
@@ -381,9 +380,9 @@ def _stepped(work: Relaxation, Y: Array, U: Array, state: RankState) -> Array:
 
 
 def _pruned(cost: ConvexCost, Y: Array) -> Array:
-    """Return the factor without its shortest columns, as many as can go without raising the objective.
+    """Return the factor without as many of its shortest columns as possible without raising the objective.
 
-    Where a factor has more columns than the minimum needs, the superfluous ones vanish only slowly.
+    Superfluous columns of a factor vanish only slowly.
     """
     if Y.shape[1] < 2:
         return Y

@@ -1,9 +1,9 @@
-"""Certificates of semidefinite programmes min f(W), W ⪰ 0, whose constraints fix the trace of W.
+"""Certificates of semidefinite programmes min f(W), W ⪰ 0, with constraints that fix the trace of W.
 
-W = YYᵀ for the points of `Elliptope` (diag W = 1) and of `Sphere` (tr W = 1), and for the transposed ones of
-`Oblique` (diag W = 1) and `Stiefel` (diagonal blocks of W are identities). Each says by `rank_axis` where its points
-have the columns of Y, by `with_rank` what holds points of more columns, and by `dual_map` what A*(y) makes of
-columns, where A are the constraints and y = A(∇f(W) W), in closed form, their multipliers.
+W = YYᵀ for the points of `Elliptope` (diag W = 1) and of `Sphere` (tr W = 1), and for the transposed points of
+`Oblique` (diag W = 1) and `Stiefel` (diagonal blocks of W are identities). `rank_axis` is the axis of Y's columns in
+their points, `with_rank` returns the manifold of points with more columns, and `dual_map` applies A*(y) to columns,
+with the constraints A and their multipliers y = A(∇f(W) W) in closed form.
 """
 
 from collections.abc import Callable
@@ -23,26 +23,26 @@ from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityErro
 from rmopt.solvers.batch.oracle import ROUNDINGS
 from rmopt.solvers.certified.certificate import EPS, Certificate, by_lower_bound, downward_eigenpairs
 
-# Length of appended columns beside those of Y, whose square is a rounding: they see ∇f at YYᵀ.
+# The length of appended columns relative to Y's, whose square is a rounding, so that ∇f is that at YYᵀ.
 SHORT = EPS**0.5
-# Two gradients that differ by this share of their length are those of two functions.
+# Two gradients that differ by this share of their length belong to different functions.
 SAME = 1e-9
-# Largest programme whose S is formed, in rows; how many of its columns are made at once.
+# The largest number of rows of a dense S, and how many of its columns are computed at once.
 LARGEST, COLUMNS = 5000, 500
 # Levels of extrapolation, each at a quarter of the square of the step before.
 LEVELS = 13
 # Quadratic forms of gradients and of values may differ by this share of their terms, and by so many times the error
 # of the differences.
 RESOLVED, DOUBTFUL = 1e-7, 10.0
-WRONG = "its gradient is wrong, which rmopt.checks.check_gradient tells"
+WRONG = "its gradient is wrong: test it by rmopt.checks.check_gradient"
 
 
 @dataclass(frozen=True)
 class TraceCertificate(Certificate):
-    """A bound on f(W) − f(W*), where the trace of W is known.
+    """A bound on f(W) − f(W*) for a known trace of W.
 
     With S = ∇f(W) − A*(y) and f convex, f(W) − f(W*) ≤ |⟨S, W⟩| + tr W · max(0, −λ_min(S)) at every W and for all y.
-    `trace_bound` is the trace, and `excess` the size |⟨∇f(W), W⟩| that gaps are relative to.
+    `trace_bound` is the trace, and `excess` the size |⟨∇f(W), W⟩|, the reference of relative gaps.
     """
 
     @property
@@ -52,7 +52,7 @@ class TraceCertificate(Certificate):
 
 
 class Relaxation:
-    """A problem as certificates see it: by the rows Y of W = YYᵀ, an array of numpy, whose columns may be any number.
+    """A problem for certificates: as a function of the rows Y of W = YYᵀ, a numpy array with any number of columns.
 
     Parameters
     ----------
@@ -64,14 +64,14 @@ class Relaxation:
     Attributes
     ----------
     like : array
-        The cost is asked at arrays of its library.
+        The cost is evaluated at arrays of its library.
     linear : bool
         Whether f is.
 
     Raises
     ------
     MissingCapabilityError
-        For another manifold.
+        For other manifolds.
     """
 
     def __init__(self, problem: Problem, max_rank: int | None = None, seed: int = 0) -> None:
@@ -84,7 +84,7 @@ class Relaxation:
                 "Stiefel or a Sphere of matrices, of real numbers, or a ConvexCost with a factor."
             )
         self.axis, shape = manifold.rank_axis, manifold.shape
-        # Of rotations that of frames, whose retractions take points of any rank.
+        # For rotations that of frames, whose retractions take points of any rank.
         self.manifold = manifold.with_rank(shape[self.axis])
         n = int(np.prod(shape)) // shape[self.axis]
         self.max_rank, self.like = min(max_rank or n, n), np.empty(0)
@@ -122,7 +122,7 @@ class Relaxation:
         return replace(self.problem, manifold=self.manifold.with_rank(Y.shape[1]))
 
     def beside(self, Y: Array, V: Array) -> Array:
-        """Return the rows of the manifold's point that is reached from [Y, 0] along [0, V]."""
+        """Return the rows of the point reached from [Y, 0] along [0, V]."""
         wide, along = np.hstack([Y, 0.0 * V]), np.hstack([0.0 * Y, V])
         return self.rows(self.manifold.retraction(self.point(wide), self.point(along)))
 
@@ -137,55 +137,53 @@ def is_relaxation(problem: Problem) -> bool:
 def certify(
     problem: Any, point: Any, n_candidates: int = 1, tol: float = 1e-8, *, proof: str = "lanczos"
 ) -> tuple[Certificate, Array, Array]:
-    """Return the certificate at a point, and the directions that lead down from there.
+    """Return the certificate at a point, and the descent directions from there.
 
     Parameters
     ----------
     problem : Problem or ConvexCost
         A problem min f(YYᵀ) whose constraints fix the trace of YYᵀ: on `Elliptope` (max-cut, correlations), on
         `Oblique` or `Stiefel` with as many rows as the rank (synchronisation: the cost is a function of the products
-        XᵢᵀXⱼ), or on a `Sphere` of matrices. f is linear, which two gradients tell, or convex, which a `ConvexCost`
-        or an attribute ``is_convex = True`` says. Or a `ConvexCost` with a positive `trace_weight` and a stated
-        `lower_bound`.
+        XᵢᵀXⱼ), or on a `Sphere` of matrices. f is linear, by a test with two gradients, or convex, as a `ConvexCost`
+        or by an attribute ``is_convex = True``. Or a `ConvexCost` with a positive `trace_weight` and a `lower_bound`.
     point : array
-        Of the problem, of any library; or the factor Y, shape (p, d).
+        A point of the problem, in any library, or the factor Y, shape (p, d).
     n_candidates : int
-        How many directions to look for.
+        The number of directions to look for.
     tol : float
-        How exactly eigenvalues are to be known: for a relative gap of a problem, or relative to `trace_weight`; more
-        where this is below rounding.
+        The accuracy of eigenvalues: for a relative gap of a problem, or relative to `trace_weight`; larger if this is
+        below rounding.
     proof : {"lanczos", "cholesky"}
-        Of a problem: by a Lanczos run, whose random start makes it all but certain that no eigenvalue is overlooked,
-        or by a Cholesky factor of a dense matrix, of at most 5,000 rows, which is a proof but for what follows.
+        For a problem: by a Lanczos run, whose random start makes it almost certain that no eigenvalue is missed, or
+        by a Cholesky factor of a dense matrix of at most 5,000 rows, which is a proof up to the Notes.
 
     Returns
     -------
     certificate : Certificate
     values : array, shape (j,)
-        The largest eigenvalues of −S or −∇f, descending: the positive ones among `n_candidates`, of −S the first in
-        any case.
+        The largest eigenvalues of −S or −∇f, descending: the positive ones among `n_candidates`, and always the first
+        of −S.
     vectors : array, shape (p, j)
         Their eigenvectors.
 
     Raises
     ------
     InvalidInputError
-        When values contradict the gradient, or that the cost is convex or a function of YYᵀ, when the point is not on
-        the manifold, and when a cost has no trace term, or no lower bound, or one that its value contradicts.
+        If values contradict the gradient, the convexity of the cost, or its dependence on YYᵀ alone, if the point is
+        not on the manifold, or if a cost has no trace term, or no lower bound, or one that its value contradicts.
     MissingCapabilityError
         For a problem on another manifold.
 
     See Also
     --------
-    RankIncremental : lets the rank grow until the certificate holds.
+    RankIncremental : increases the rank until the certificate holds.
 
     Notes
     -----
-    S = ∇f(W) − A*(y) is made of gradients alone, with the multipliers y of the constraints in closed form, and
-    f(W) − f(W*) is at most tr W · max(0, −λ_min(S)) and the size of ⟨S, W⟩ together. A bound is worth what the
-    gradient is: it is held against values along the eigenvector and along a random direction. Wrong by a share of
-    1e-5 it is refused; a smaller error may pass, and a gap below it rests on the gradient: see
-    `rmopt.checks.check_gradient`.
+    S = ∇f(W) − A*(y) uses gradients alone, with the multipliers y of the constraints in closed form, and f(W) − f(W*)
+    is at most tr W · max(0, −λ_min(S)) plus |⟨S, W⟩|. A bound is only as good as the gradient, which is tested
+    against values along the eigenvector and along a random direction. A relative error of 1e-5 is refused. A smaller
+    one may pass, and a gap below it depends on the gradient: see `rmopt.checks.check_gradient`.
 
     References
     ----------
@@ -217,7 +215,7 @@ def certify(
     if (reason := manifold.check_point(point)) is not None:
         raise InvalidInputError(f"the point is not on {manifold}: {reason}.")
     work.like = point = in_precision(of_reals(point), np.float64)
-    # Constraints hold to rounding then.
+    # Then constraints hold to rounding.
     Y = work.rows(work.manifold.retraction(point, 0.0 * point))
     n, trace = len(Y), float(np.vdot(Y, Y))
     if proof == "cholesky" and n > LARGEST:
@@ -243,10 +241,10 @@ def certify(
 
 
 def _proved(S: Callable[[Array], Array], n: int, bound: float) -> float:
-    """Return a bound on the eigenvalues of −S, which Cholesky factors of S and a little more prove.
+    """Return a bound on the eigenvalues of −S, proved by a Cholesky factor of S plus a small shift.
 
-    Where a factorisation of a matrix ends, its eigenvalues are at least −(n + 2) u times its trace, with u the
-    rounding of a number (Rump 2006).
+    If a matrix has a computed factor, its eigenvalues are at least −(n + 2) u times its trace, with u the unit
+    roundoff (Rump 2006).
     """
     matrix = np.hstack([S(columns.T) for columns in np.split(np.eye(n), range(COLUMNS, n, COLUMNS))])
     matrix = 0.5 * (matrix + matrix.T)
@@ -254,7 +252,7 @@ def _proved(S: Callable[[Array], Array], n: int, bound: float) -> float:
     for share in (1e-14, 1e-13, 1e-12, 1e-11, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2, 1.0):
         more = bound + share * size
         np.fill_diagonal(matrix, diagonal + more)
-        # With as much as all entries of a column the matrix is positive.
+        # With a shift of a column's sum of sizes the matrix is positive.
         with suppress(np.linalg.LinAlgError):
             scipy.linalg.cholesky(matrix, lower=True, check_finite=False)
             break
@@ -262,7 +260,7 @@ def _proved(S: Callable[[Array], Array], n: int, bound: float) -> float:
 
 
 def _check_function(work: Relaxation, Y: Array, value: float, rng: np.random.Generator) -> None:
-    """Refuse what is no function of YYᵀ, or neither linear nor said to be convex, by values and gradients."""
+    """Refuse a cost that is not a function of YYᵀ, or neither linear nor declared convex, by values and gradients."""
     problem, k = work.problem, Y.shape[1]
     turned = work.value(Y @ np.linalg.qr(rng.standard_normal((k, k)))[0])
     V = rng.standard_normal((len(Y), 2))
@@ -274,7 +272,7 @@ def _check_function(work: Relaxation, Y: Array, value: float, rng: np.random.Gen
     if abs(turned - value) > SAME * (abs(value) + size * float(np.linalg.norm(Y))):
         raise _refused(
             problem,
-            f"it is {value:.10g} at a point and {turned:.10g} where Y is turned to YQ; write it as a function of "
+            f"it is {value:.10g} at a point and {turned:.10g} after a rotation of Y to YQ; write it as a function of "
             f"YYᵀ, of products along axis {work.axis} of a point",
         )
     if abs(form[0, 1] - form[1, 0]) > SAME * size * float(np.linalg.norm(V)):
@@ -283,15 +281,15 @@ def _check_function(work: Relaxation, Y: Array, value: float, rng: np.random.Gen
     if not work.linear and not getattr(problem.cost, "is_convex", False):
         raise _refused(
             problem,
-            "by its gradients it is not linear in W = YYᵀ, and nothing says that it is convex; where it is, take a "
+            "by its gradients it is not linear in W = YYᵀ, nor is it declared convex; if it is convex, take a "
             "ConvexCost, or set is_convex = True on the cost",
         )
 
 
 def _check_form(work: Relaxation, Y: Array, value: float, S: Callable[[Array], Array], v: Array) -> None:
-    """Refuse a gradient which the values contradict along an appended column, or a cost that falls below its tangent.
+    """Refuse a gradient that values contradict along an appended column, or a cost that falls below its tangent.
 
-    Along [√τ v] the cost changes by τ vᵀSv and higher powers of τ, which extrapolation takes away (Ridders 1982).
+    Along [√τ v] the cost changes by τ vᵀSv and higher powers of τ, which extrapolation removes (Ridders 1982).
     """
     v = v * (float(np.linalg.norm(Y)) / float(np.linalg.norm(v)))
     said = float(np.vdot(v, S(v)))
@@ -311,7 +309,9 @@ def _check_form(work: Relaxation, Y: Array, value: float, S: Callable[[Array], A
         if DOUBTFUL * least <= RESOLVED * size:
             break
     if not abs(best - said) <= DOUBTFUL * least + RESOLVED * size:
-        seen = f"along an appended column its values change by {best:.8g}, its gradients say {said:.8g}"
+        seen = (
+            f"along an appended column its values change by {best:.8g}, and by its gradients it is {said:.8g}"
+        )
         raise _refused(work.problem, f"{seen}; {WRONG}")
     for t in () if work.linear else (1e-4, 1e-2, 1.0):
         there = work.value(np.hstack([Y, t**0.5 * v]))

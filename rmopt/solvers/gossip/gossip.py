@@ -26,7 +26,7 @@ from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 @dataclass(frozen=True)
 class GossipState:
-    """The points of the agents in this process, and how often each agent moved.
+    """The points of the agents in this process, and the number of moves of each agent.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class GossipState:
     counts : int array, shape (n_agents,)
         Moves of every agent.
     sent : int array, shape (2,)
-        What this process sent so far (see `World`).
+        Messages and bytes that this process sent so far (see `World`).
     steps : int
         Steps done.
     """
@@ -47,16 +47,16 @@ class GossipState:
 
     @property
     def updates(self) -> int:
-        """How many agents were moved, counted over the steps."""
+        """The number of moves of agents, summed over the steps."""
         return int(self.counts.sum())
 
 
 @dataclass(frozen=True)
 class GossipEngine(Engine):
-    """Algorithm 1 of Mishra et al. 2019: a step takes some edges and moves the agents at their ends.
+    """Algorithm 1 of Mishra et al. 2019: a step draws some edges and moves the agents at their ends.
 
-    An agent needs its own data and the points of its partners, nothing else. In a world of several processes each
-    engine moves the agents of its own process, all draw the same edges, and there is no coordinator.
+    An agent needs only its own data and the points of its partners. Of several processes each engine moves the agents
+    of its own process. All draw the same edges, without a coordinator.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class GossipEngine(Engine):
     preconditioned : bool
         Scale each agent's gradient by (WᵀW + ρI)⁻¹ (equation 20).
     scales : array, shape (n_agents,)
-        A factor of each agent's step sizes.
+        A factor for each agent's step sizes.
     world : World
         Where the agents are.
     """
@@ -85,7 +85,7 @@ class GossipEngine(Engine):
         return GossipState(points, np.zeros(n, dtype=np.int64), self.world.sent.copy())
 
     def advance(self, state: GossipState, schedule: Array, etas: Array) -> GossipState:
-        """Do one step per row of the schedule (see `Engine.advance`): numbers of edges, and −1 to fill up."""
+        """Do one step per row of the schedule (see `Engine.advance`): numbers of edges, and −1 as padding."""
         schedule = checked(schedule, etas, self.cost.term_ranges, what="edges")
         points, counts, steps = dict(state.points), state.counts.copy(), state.steps
         self.world.sent[:] = state.sent
@@ -96,7 +96,7 @@ class GossipEngine(Engine):
                 ways = [(agent, other) for agent, others in partners.items() for other in others]
                 like = next(iter(points.values()))
                 heard = self.world.deliver(points, ways, like, self.cost.graph.n)
-                # Each agent looks at its own data while the messages travel.
+                # Each agent evaluates its own cost while messages are in transit.
                 own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
                 others = heard()
                 points |= {
@@ -111,7 +111,7 @@ class GossipEngine(Engine):
         return GossipState(points, counts, self.world.sent.copy(), steps)
 
     def _moved(self, agent: int, point: Array, own: Any, others: list[Array], eta: float, step: int) -> Array:
-        """Return where an agent goes from its point, its own gradient and its partners' points."""
+        """Return the next point of an agent, from its point, its own gradient and its partners' points."""
         gradient, curvature = own
         share = len(others) * self.cost.shares[agent]
         tangent = self.manifold.euclidean_to_riemannian_gradient(point, gradient) * share
@@ -130,12 +130,12 @@ class GossipEngine(Engine):
         return moved
 
     def dump(self, state: GossipState) -> Parts:
-        """Return the points of all agents; those of other processes are sent here."""
+        """Return the points of all agents, after a transfer of those of other processes."""
         return Parts(self.world.gather(state.points, self.cost.graph.n))
 
 
 class Matchings(Sampler):
-    """One of a graph's matchings at every step, each equally likely: its edges share no agent.
+    """A uniformly random matching of a graph at each step: edges that share no agent.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ ORDERS: dict[str, Callable[[Graph], Sampler]] = {
 
 
 def world_of(name: str, value: Any) -> World:
-    """Return a world; None is this process alone."""
+    """Return a world, for None this process alone."""
     return instance(name, ONE_PROCESS if value is None else value, World, "a World")
 
 
@@ -172,31 +172,31 @@ def _positive(name: str, value: Any) -> Array:
 class Gossip(CheckedValue, ScheduledSolver):
     """Riemannian gossip (Mishra et al. 2019, Algorithm 1 and its variants) for a `GossipCost` on a `Product`.
 
-    A step takes an edge, or edges that share no agent; the agents at their ends move along the gradients of the sum
+    A step draws an edge, or edges that share no agent. The agents at their ends move along the gradients of the sum
     over these edges. Swap the manifold for `Euclidean` for the Euclidean formulation (equation 22).
 
     Parameters
     ----------
     step_size : float, StepSize or callable
     n_epochs : float
-        The budget: how often each edge is expected to be taken. An agent moves that often for each neighbour.
+        The budget: the expected number of draws of each edge. An agent moves that often for each neighbour.
     order : {"stochastic", "parallel"}, Sampler or callable
         "stochastic": one random edge a step. "parallel": a random matching, on a path the odd or the even edges.
     preconditioned : bool
         Scale gradients by (WᵀW + ρI)⁻¹ (equation 20).
     scales : array, optional
-        A factor of the step sizes of each agent.
+        A factor for the step sizes of each agent.
     retraction : Retraction, optional
-        The manifold's default retraction unless given.
+        Defaults to the manifold's.
     max_iter : int, optional
         The budget in steps, instead of `n_epochs`.
     world : World, optional
-        Where the agents are; `rmopt.solvers.MPIWorld` spreads them over processes. Each process then runs the same
+        The processes of the agents: `rmopt.solvers.MPIWorld` distributes them. Each process then runs the same
         solver, with the same `random_state`.
 
     See Also
     --------
-    problems.subspace.gossip : finds step sizes and ρ by itself.
+    problems.subspace.gossip : finds step sizes and ρ automatically.
 
     Examples
     --------
@@ -235,7 +235,7 @@ class Gossip(CheckedValue, ScheduledSolver):
         if type(problem.cost) is not GossipCost or not alike:
             raise MissingCapabilityError(
                 f"Gossip cannot run {type(problem.cost).__name__} on {problem.manifold}: it needs a GossipCost on "
-                "Product([manifold] * n), and no subclass of either, whose methods it would not call; SGD calls them."
+                "Product([manifold] * n) and no subclass of either, for which take SGD."
             )
 
     def engine(self, problem: Problem) -> Engine:
@@ -247,7 +247,7 @@ class Gossip(CheckedValue, ScheduledSolver):
         return GossipEngine(base, cost, base.fitting(self.retraction), *known)
 
     def _alike(self, problem: Problem, initial_point: Any) -> dict[str, Any]:
-        # Processes know scales and points of their own agents alone.
+        # Processes have the scales and points of their own agents only.
         return self.signature() | {"budget": self.budget(problem), "solver.scales": None}
 
     def budget(self, problem: Problem) -> int:

@@ -1,4 +1,4 @@
-"""Several workers that learn one model: local steps in threads or processes, and now and then their mean."""
+"""Several workers that train one model by local steps in threads or processes, and occasional means."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -27,46 +27,46 @@ from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import FromFunction, StepSize
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
-# After what share of the steps before the next mean of many workers follows.
+# The share of the steps so far after which the next mean of many workers follows.
 GROWTH = 0.25
 
 
 class Parallel(ScheduledSolver):
-    """Train one model with several workers: each takes its own steps, and now and then all go on from their mean.
+    """Train one model with several workers: each takes its own steps, and occasionally all continue from their mean.
 
-    Compiled steps on matrices of low rank meet at the mean of their factors, in which a row that few workers moved
-    counts for more, and others at the projected mean of their points. The first means are soon and later ones rarer
-    by a factor: their number grows with the logarithm of the steps.
+    Compiled steps on low-rank matrices average factors, with larger weights for rows that few workers moved. Others
+    take the projected mean of the points. Means become rarer by a constant factor, so that their number grows with
+    the logarithm of the steps.
 
     The solver's budget of steps is divided among the workers, which run in threads: compiled steps and means hold no
-    lock, so that they run on as many cores. In a `world` of several processes each has some of the workers, and all
-    call `run` alike; then what the workers learned travels for each mean, and nothing else. Each worker draws terms
-    for itself. The result depends on the number of workers, to the bit, and not on that of the cores or processes.
-    This is local SGD (Stich 2019) on a manifold.
+    lock, so that they use several cores. In a `world` of several processes each has some of the workers, and all call
+    `run` alike. Then only the workers' models are sent, for each mean. Each worker draws its own terms. The result is
+    bit-identical for equal numbers of workers, whatever the number of cores or processes. This is local SGD (Stich
+    2019) on a manifold.
 
     Parameters
     ----------
     solver : ScheduledSolver
-        What each worker does: `SGD` and its relatives.
+        The solver of each worker: `SGD` and its relatives.
     workers : int
     every : int, optional
-        The most steps of each worker between means; any number unless given.
+        The largest number of steps of each worker between means; unlimited by default.
     first : int
-        Steps before the first mean. The next ones are as far; later ones follow after a share of the steps before,
-        up to `every`: points part most where the run begins. The share is 1 / (`workers` - 1), and at least 1/4. From
-        `every` on: all are as far.
+        Steps before the first mean, and between the next ones. Later ones follow after a share of the steps so far,
+        up to `every`, because points diverge most at the beginning. The share is 1 / (`workers` - 1), and at least
+        1/4. If it is `every` or more, all distances are equal.
     step_factor : float
-        The workers' step sizes are those of the solver times this. With many workers the steps of one are lost in the
-        mean; a number a little below that of the workers wins them back.
+        A factor for the solver's step sizes. With many workers the steps of one are diluted in the mean; a number
+        slightly below that of the workers compensates for it.
     world : World, optional
-        `MPIWorld()` for the processes that ``mpiexec`` started; unless given, this process alone. In several
-        processes a criterion goes by steps (no `MaxSeconds`), and the
-        updates in a row are those of the workers of its process. All give the same start, seed and parameters.
+        `MPIWorld()` for the processes that ``mpiexec`` started. Defaults to this process alone. In several processes
+        a criterion must count steps (no `MaxSeconds`), and the updates in a row are those of the workers of its
+        process. All give the same start, seed and parameters.
 
     Raises
     ------
     InvalidInputError
-        When there are more processes than workers.
+        If there are more processes than workers.
     MissingCapabilityError
         In `run`, on manifolds without `projected_mean`.
 
@@ -121,7 +121,7 @@ class Parallel(ScheduledSolver):
         return -(-self.solver.budget(problem) // self.workers)
 
     def signature(self) -> dict[str, str]:
-        # Their own budget may be larger the next time, as that of any solver may.
+        # Their own budget may be larger the next time, as for any solver.
         own = self.solver.signature()
         return super().signature() | {f"workers' {name}": own[name] for name in own}
 
@@ -146,7 +146,7 @@ class Parallel(ScheduledSolver):
         )
 
     def _shares(self, problem: Problem) -> dict[int, Problem]:
-        """Return the problem of each worker here: all have the same data, unless these were dealt."""
+        """Return the problem of each local worker: all have the same data, unless these were distributed."""
         cost, here = problem.cost, self.world.mine(self.workers)
         if not isinstance(cost, Shards):
             return dict.fromkeys(here, problem)
@@ -158,7 +158,7 @@ class Parallel(ScheduledSolver):
         return {worker: replace(problem, cost=own) for worker, own in cost.costs.items()}
 
     def _sizes(self, problem: Problem) -> list[int]:
-        """Return for how much each worker counts: for its terms, where data were dealt and all know their number."""
+        """Return the weight of each worker: its number of terms, if data were distributed and all are known."""
         if not isinstance(problem.cost, Shards):
             return [1] * self.workers
         here = [cost.n_terms for cost in problem.cost.costs.values()]
@@ -175,7 +175,7 @@ class Parallel(ScheduledSolver):
 
 
 class EachForItself(Sampler):
-    """The draws of some of the workers, each with random numbers of its own: an array (steps, workers, terms)."""
+    """The draws of some of the workers, each with its own random numbers: an array (steps, workers, terms)."""
 
     def __init__(self, samplers: dict[int, Sampler], workers: int) -> None:
         self.samplers, self.workers, (first, *others) = samplers, workers, samplers.values()
@@ -183,21 +183,21 @@ class EachForItself(Sampler):
         self.batch_size = len(samplers) * first.batch_size
         if any((one.block_size, one.batch_size) != (first.block_size, first.batch_size) for one in others):
             raise InvalidInputError(
-                "the samplers of the workers draw blocks or batches of different sizes; deal as many terms to each "
-                "worker, or give a sampler whose blocks are alike, such as Uniform."
+                "the samplers of the workers draw blocks or batches of different sizes; give equally many terms to "
+                "each worker, or a sampler with equal blocks, such as Uniform."
             )
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         each = rng.spawn(self.workers) if self.workers > 1 else [rng]
         own = [each[worker] for worker in self.samplers]
         drawn = in_threads(lambda sampler, rng: sampler.draw(rng, start, size), self.samplers.values(), own)
-        # In memory one worker after the other, as they read it.
+        # In memory worker by worker, the order in which they read it.
         return np.stack(drawn).swapaxes(0, 1)
 
 
 @dataclass
 class ParallelState:
-    """Where each worker here stands, the matrices at which they met last if they share some, and steps."""
+    """The state of each local worker, the matrices of their last mean if they share some, and steps."""
 
     own: list[Any]
     last: tuple[Array, ...]
@@ -205,13 +205,13 @@ class ParallelState:
 
     @property
     def updates(self) -> int:
-        """Steps of the workers here that moved."""
+        """Steps of the local workers that moved the point."""
         return sum(state.updates for state in self.own)
 
 
 @dataclass(frozen=True)
 class ParallelEngine(Engine):
-    """Workers that run in threads, and meet at their mean before the next step is done.
+    """Workers that run in threads, and average before the next step.
 
     Attributes
     ----------
@@ -219,9 +219,9 @@ class ParallelEngine(Engine):
         One for each worker of this process.
     manifold : Manifold
     first, every : int
-        Steps before the first mean, and the most between means.
+        Steps before the first mean, and the largest number between means.
     shares : float array
-        For how much each worker of all processes counts in the mean.
+        The weight of each worker of all processes in the mean.
     world : World
     """
 
@@ -233,7 +233,7 @@ class ParallelEngine(Engine):
     world: World
 
     def __post_init__(self) -> None:
-        # Says what has no mean.
+        # Raises an error for points without a mean.
         mean_on(self.manifold)
 
     def load(self, point: Any) -> ParallelState:
@@ -248,13 +248,13 @@ class ParallelEngine(Engine):
         width = np.size(schedule) // max(1, len(etas)) // len(self.engines)
         terms = np.reshape(schedule, (len(schedule), len(self.engines), width)).swapaxes(0, 1)
         means = self._means(begin, end)
-        # In one process threads meet within their work.
+        # In one process threads average during their work.
         starts = [begin] if state.last and self.world.size == 1 else sorted({begin, *means})
         for start, stop in zip(starts, [*starts[1:], end], strict=True):
             if not state.last and start in means:
                 state = self._together(state)
             part = slice(start - begin, stop - begin)
-            # Terms of other workers may lie between those of one.
+            # Terms of other workers may be interleaved.
             drawn = [np.ascontiguousarray(each[part]) for each in terms], [etas[part]] * len(terms)
             at = [mean - start for mean in means if start <= mean < stop]
             own = self._work(lambda engine, *about: engine.advance(*about), state, at, *drawn)
@@ -276,20 +276,20 @@ class ParallelEngine(Engine):
         return counting(stands, state.steps, int(self.world.total(state.updates)))
 
     def taken_over(self, state: Any) -> ParallelState | None:
-        # The first worker of all counts the updates before.
+        # The very first worker counts the earlier updates.
         known = [0 if worker else state.updates for worker in self.world.mine(len(self.shares))]
         copies = [counting(unpacked(packed(state), state), state.steps, updates) for updates in known]
         own = [engine.taken_over(copy) for engine, copy in zip(self.engines, copies, strict=True)]
         return None if any(one is None for one in own) else self._begun(own, state.steps)
 
     def _everywhere(self, own: list[Any]) -> list[Any]:
-        """Return what workers here have, and those of other processes."""
+        """Return the values of local workers, and those of other processes."""
         here = dict(zip(self.world.mine(len(self.shares)), own, strict=True))
         known = self.world.gather(here, len(self.shares))
         return [here.get(worker, other) for worker, other in enumerate(known)]
 
     def _meetings(self, shared: list[Sequence[Array]], at: list[int]) -> list[Meeting]:
-        """Return where workers here meet, before some steps, who hold matrices: those of their last mean first."""
+        """Return the meetings before some steps of local workers with matrices, starting from their last mean."""
         here, workers, width = len(self.engines), len(self.shares), shared[0][0].shape[1]
         alike = (
             here, np.zeros(1, dtype=np.int64), self.shares,
@@ -301,11 +301,11 @@ class ParallelEngine(Engine):
         return [Meeting(steps, np.zeros(1, dtype=np.int64), place, *alike) for place in range(here)]
 
     def _work(self, act: Callable[..., Any], state: ParallelState, at: list[int], *many: Any) -> list[Any]:
-        """Return what an act gives for each worker here; it goes to meetings before the steps `at`, if at any."""
+        """Run an act for each local worker, with meetings before the steps `at`, if any, and return the results."""
         meetings: Sequence[tuple[Meeting, ...]] = [()] * len(self.engines)
         if state.last:
             own = [engine.shared(each) for engine, each in zip(self.engines, state.own, strict=True)]
-            # Those of other processes are held until the work is done.
+            # Errors of other processes are held until the work is done.
             shared = [state.last, *(self._everywhere(own) if at else own)]
             meetings = [(meeting,) for meeting in self._meetings(shared, at)]
         errors: list[Exception] = []
@@ -316,18 +316,18 @@ class ParallelEngine(Engine):
             except Exception as error:
                 errors.append(error)
                 for one in meeting:
-                    # Nobody waits for this one.
+                    # No other worker waits for this one.
                     one.come[0] += FAILED
                 raise
 
         try:
             return in_threads(work, self.engines, state.own, meetings, *many)
         except Exception:
-            # Others failed because the first one did.
+            # Others failed because of the first one.
             raise errors[0] from None
 
     def _means(self, begin: int, end: int) -> list[int]:
-        """Return the numbers of steps, from `begin` to below `end`, after which workers meet."""
+        """Return the numbers of steps, from `begin` to below `end`, after which workers average."""
         at, found, growth = self.first, list[int](), max(GROWTH, 1 / max(1, len(self.shares) - 1))
         while at < end:
             found += [at] * (at >= begin)
@@ -341,7 +341,7 @@ class ParallelEngine(Engine):
         return mean_on(self.manifold)(points, self.shares)
 
     def _together(self, state: ParallelState) -> ParallelState:
-        """Return the state in which workers go on from their mean."""
+        """Return the state in which workers continue from their mean."""
         try:
             if not state.last:
                 mean = self._mean(state)
@@ -351,8 +351,7 @@ class ParallelEngine(Engine):
                 raise InvalidInputError("the mean lost its rank.")
         except (InvalidInputError, np.linalg.LinAlgError) as error:
             raise DivergedError(
-                f"the run diverged at step {state.steps}, where workers met ({str(error).rstrip('.')}); take a "
-                "smaller step size.",
+                f"the mean of step {state.steps} diverged ({str(error).rstrip('.')}); take a smaller step size.",
                 state.steps,
             ) from error
         return state

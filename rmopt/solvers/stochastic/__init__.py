@@ -1,1 +1,1 @@
-"""Solvers that look at some terms, blocks or entries of a cost in each step."""
+"""Solvers that use some terms, blocks or entries of a cost in each step."""

@@ -1,4 +1,4 @@
-"""A run whose data come in chunks: between them it stays in the form that its engine works on."""
+"""A run whose data come in chunks, between which it stays in the form of its engine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -21,21 +21,21 @@ from rmopt.solvers.run import finite_numbers
 from rmopt.solvers.stochastic.scheduled import ScheduledSolver
 from rmopt.solvers.threads import Interrupts, one_blas_thread
 
-# What a run may stand as.
+# The types of a run's state.
 KINDS: tuple[Any, ...] = (Factors, SymmetricFactors, LowRankPoint, PSDPoint)
 
 
 @dataclass
 class Continued:
-    """Where a run stands between two chunks of its data.
+    """The state of a run between two chunks of its data.
 
-    A chunk is some steps of a solver on a problem of its own. It costs what these steps touch: the point, which takes
-    a factorisation of the whole matrix, is made where somebody asks for it. Whether somebody does changes no bits.
+    A chunk is some steps of a solver on its own problem. It costs only the rows that these steps use: the point,
+    which takes a factorisation of the full matrix, is computed on request. Requests do not affect the run.
 
     Attributes
     ----------
     state : object
-        What the engine of the last chunk handed over; it counts the steps of all.
+        The state of the last chunk's engine, which counts the steps of all chunks.
     rank : int
         Of the point.
     """
@@ -53,12 +53,12 @@ class Continued:
         steps: int = 0,
         updates: int = 0,
     ) -> Self:
-        """Return a run that stands at a start, where `steps` steps were done before.
+        """Return a run at a start, after `steps` earlier steps.
 
         Raises
         ------
         InvalidInputError
-            When the start is not on the manifold of the problem.
+            If the start is not on the manifold of the problem.
         """
         solver.check_problem(problem)
         point = solver._started(problem, start(), None)
@@ -72,16 +72,16 @@ class Continued:
 
     @property
     def n_updates(self) -> int:
-        """How many of the steps moved the point."""
+        """The number of steps that moved the point."""
         return int(self.state.updates)
 
     def point(self) -> Any:
-        """Return the point; the run is not changed.
+        """Return the point without changing the run.
 
         Raises
         ------
         DivergedError
-            When the run left the finite numbers.
+            If the point is not finite.
         """
         state = self.state
         with np.errstate(all="ignore"), one_blas_thread(), finite_numbers(self.n_iter):
@@ -89,14 +89,13 @@ class Continued:
             point = GAUGES[type(state.factors)].point_of(state.factors, self.rank) if gauged else state.point
         if not is_finite(point):
             raise DivergedError(
-                f"the run diverged before step {self.n_iter}: the point holds NaN or infinity; take a smaller step "
-                "size.",
+                f"the run diverged before step {self.n_iter}: the point is not finite; take a smaller step size.",
                 self.n_iter,
             )
         return point
 
     def grown(self, rows: int) -> Self:
-        """Return the run with so many more rows of its matrix, which are zero; where it is symmetric, columns too."""
+        """Return the run with additional zero rows of its matrix, and columns if it is symmetric."""
         part = "factors" if isinstance(self.state, GaugedState) else "point"
         grown = with_zero_rows(getattr(self.state, part), rows)
         return replace(self, state=replace(self.state, **{part: grown}))
@@ -111,12 +110,12 @@ class Continued:
 
     @classmethod
     def unpack(cls, arrays: Mapping[str, Array]) -> Self:
-        """Return the run that `pack` took apart; the arrays become its own.
+        """Rebuild the run that `pack` took apart, which then owns the arrays.
 
         Raises
         ------
         LookupError
-            When they are not such arrays.
+            If they are not such arrays.
         """
         number, rank, steps, updates = (int(arrays[name]) for name in ("kind", "rank", "steps", "updates"))
         whole = KINDS[number](**{name: arrays[f"whole.{name}"] for name in KINDS[number].__annotations__})
@@ -127,31 +126,31 @@ class Continued:
 
     @one_blas_thread()
     def learn(self, solver: ScheduledSolver, problem: Problem, seed: int) -> None:
-        """Do the steps of a solver's budget on a problem, with draws of their own.
+        """Do the steps of a solver's budget on a problem, with their own random draws.
 
         Parameters
         ----------
         solver : ScheduledSolver
-            Its step sizes are asked for by the number of the step in all chunks.
+            Its step sizes depend on the number of the step over all chunks.
         problem : Problem
-            On the manifold of the chunks before.
+            A problem on the manifold of the earlier chunks.
         seed : int
 
         Raises
         ------
         DivergedError
-            When the run leaves the finite numbers.
+            If the run is no longer finite.
         """
         solver.check_problem(problem)
         work = solver.prepare(problem, seed)
         state = work.engine.taken_over(self.state)
         if state is None:
-            # The engine is of another kind, and goes on from the point.
+            # The engine is of another kind, and continues from the point.
             self.state = _standing(work.engine, self.point(), self.n_iter, self.n_updates)
             state = work.engine.taken_over(self.state)
         work.origin, work.last = state.steps, state.steps + solver.budget(problem)
         try:
-            # A signal waits for the end of the chunk, where the state is whole.
+            # A signal waits for the end of the chunk, where the state is complete.
             with Interrupts(True):
                 while state.steps < work.last:
                     state = solver.advance(work, state, work.last - state.steps)
@@ -160,11 +159,11 @@ class Continued:
 
 
 def _standing(engine: Engine, point: Any, steps: int, updates: int) -> Any:
-    """Return what an engine would hand over that stands at a point after so many steps."""
+    """Return the state of an engine at a point after this many steps."""
     return counting(engine.handed_over(engine.load(point)), steps, updates)
 
 
 def with_zero_rows(whole: Any, rows: int) -> Any:
-    """Return a point or its factors with so many more rows, which are zero; where it is symmetric, columns too."""
+    """Return a point or its factors with additional zero rows, and columns if it is symmetric."""
     first, *others = arrays_of(whole)
     return rebuilt(whole, [with_zeros(first, (len(first) + rows, first.shape[1])), *others])

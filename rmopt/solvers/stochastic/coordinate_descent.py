@@ -19,45 +19,43 @@ from rmopt.solvers.stochastic.scheduled import Schedule, ScheduledSolver
 from rmopt.solvers.stochastic.step_sizes import ExactLineSearch, StepSizeLike, as_step_size
 from rmopt.solvers.stop import Converged
 
-# Where the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.
+# If the least eigenvalue is a smaller share of the largest, a matrix is at the boundary of the cone.
 EDGE = 1e-6
 
 
 class CoordinateDescent(ScheduledSolver):
-    """The gradient of one block, a search along it, retraction; again and again.
+    """Repeated steps along the gradient of one block, with a search and a retraction.
 
     Runs on any manifold with blocks (`block_of`). On `PositiveDefinite`, whose block k is row and column k, with
-    `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik 2015, Algorithm 1). A run there that ends at the
-    boundary of the cone may be far above the minimum, and warns.
+    `LogDetTriplet` this is COMET (Atzmon, Shalit and Chechik 2015, Algorithm 1). A run that ends at the boundary of
+    the cone may be far above the minimum, and gives a warning.
 
     Parameters
     ----------
     n_epochs : float
         The budget, in steps over the number of blocks.
     step_size : StepSize, float or callable
-        `ExactLineSearch`, `FractionOfBound`, or fixed step sizes, which end short of the boundary.
+        `ExactLineSearch`, `FractionOfBound`, or fixed step sizes, limited before the boundary.
     order : {"uniform", "shuffled", "cyclic"}, Sampler or callable
-        Which block moves. "uniform" draws with replacement, as the paper does; "shuffled" takes each block
-        once
-        per pass.
+        The order of blocks. "uniform" draws with replacement, as in the paper; "shuffled" takes each block once per
+        pass.
     retraction : Retraction, optional
-        Unless given, the straight line, `Additive`, where the manifold knows how far it goes (`max_step`), and
-        the manifold's default retraction elsewhere; a line search needs one with a `velocity`.
+        Defaults to the straight line, `Additive`, if the manifold has a `max_step`, and else to the manifold's
+        default. A line search needs one with a `velocity`.
     tol : float
-        Stop when the optimality residual, looked at after each pass, is at most this; 0: only the budget stops. The
-        residual is the length of the gradient relative to that of its parts, each block's as it was when last looked
-        at, which may be some times less than it is now; with the hinge it need not vanish. Of a cost that does not
-        know its parts (`BlockCost`) it is relative to the block's first gradient: from a start where that is
-        huge, ask for less.
+        Stop when the optimality residual, tested after each pass, is at most this. With 0 only the budget stops. The
+        residual is the length of the gradient relative to that of its parts, for each block at its last step, which
+        may be several times less than now; with the hinge it need not vanish. For a cost without known parts
+        (`BlockCost`) it is relative to the block's first gradient: if that is huge, take a smaller value.
     engine : {"auto", "compiled", "reference"}
-        "auto" takes the compiled engine where there is one.
+        "auto" takes the compiled engine if there is one.
     max_iter : int, optional
         The budget in steps, instead of `n_epochs`.
 
     See Also
     --------
     problems.metric.CometMetric : the estimator.
-    LBFGS : whole gradients.
+    LBFGS : full gradients.
 
     References
     ----------
@@ -118,7 +116,7 @@ class CoordinateDescent(ScheduledSolver):
         return self.orders[self.order](n_blocks) if isinstance(self.order, str) else self.order
 
     def check_every(self, problem: Problem) -> int | None:
-        """Return the number of steps of a pass, after which the residual is looked at."""
+        """Return the number of steps of a pass, after which the residual is tested."""
         return problem.manifold.n_blocks if self.tol > 0.0 else None  # type: ignore[attr-defined]
 
     def finished(self, work: Schedule, state: Any) -> str | None:
@@ -127,7 +125,7 @@ class CoordinateDescent(ScheduledSolver):
         return Converged(f"an optimality residual of {residual:.1e}") if residual <= self.tol else None
 
     def check_end(self, problem: Problem, point: Any) -> str | None:
-        """Return why a run cannot end at a point; at the boundary of the cone it may, and warns."""
+        """Return why a run cannot end at a point; at the boundary of the cone it may, with a warning."""
         reason = super().check_end(problem, point)
         if reason is not None and isinstance(problem.manifold, PositiveDefinite):
             values = np.linalg.eigvalsh(point)
@@ -135,18 +133,18 @@ class CoordinateDescent(ScheduledSolver):
         return reason
 
     def conclude(self, result: Result, work: Schedule, state: Any) -> Result:
-        """Warn where rows and columns ended at the boundary of the cone."""
+        """Warn if the run ended at the boundary of the cone."""
         engine: Any = work.engine
         cost, manifold = engine.cost, engine.manifold
-        # With κ = 0 the barrier is infinite there, and eigenvalues of large matrices take their time.
+        # With κ = 0 the barrier is infinite there, and eigenvalues of large matrices are expensive.
         kept_inside = isinstance(cost, LogDetTriplet) and cost.alpha > 0.0 and cost.kappa == 0.0
         if isinstance(manifold, PositiveDefinite) and not (result.converged or kept_inside):
             d, values = manifold.d, np.linalg.eigvalsh(result.point)
             if (share := values[0] / values[-1]) < EDGE:
                 warn(
-                    f"the run ended at the boundary of the cone (the least eigenvalue is {share:.0e} of the largest) "
-                    "where rows and columns can stop far above the minimum: take a barrier, such as alpha > 0 with "
-                    f"kappa = 0, or whole gradients: LBFGS().run(Problem(PSDFactors({d}, {d}), OnFactors(cost)), "
+                    f"the run ended at the boundary of the cone (the least eigenvalue is {share:.0e} of the "
+                    "largest), which may be far above the minimum: take a barrier, such as alpha > 0 with kappa = "
+                    f"0, or full gradients: LBFGS().run(Problem(PSDFactors({d}, {d}), OnFactors(cost)), "
                     f"numpy.eye({d})).",
                     RuntimeWarning,
                 )

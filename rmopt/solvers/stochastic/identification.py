@@ -24,7 +24,7 @@ from rmopt.solvers.stochastic.step_sizes import as_step_size
 
 @dataclass(frozen=True)
 class IdentificationState:
-    """The factors of W = A Bᵀ and two counters: rounds, and steps that moved something."""
+    """The factors of W = A Bᵀ and two counters: rounds, and steps that moved the point."""
 
     A: Array
     B: Array
@@ -45,8 +45,8 @@ class IdentificationEngine(Engine):
         Step size of the inner steps over that of the outer step.
     inner : {"paper", "gauge"}
         "paper": M moves along (Aᵀp)(Bᵀq)ᵀ, so that the path depends on the factors of W. "gauge": along
-        (A†p)(B†q)ᵀ, so that A M Bᵀ moves along the gradient of W projected on its column and row space,
-        whatever the factors.
+        (A†p)(B†q)ᵀ, so that A M Bᵀ moves along the gradient of W projected on its column and row space, for any
+        factors.
     """
 
     cost: Bilinear
@@ -63,7 +63,7 @@ class IdentificationEngine(Engine):
         A, B, steps, updates = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
             left, right, targets = self.cost.vectors(terms)
-            # Algorithm 3 for the first term. What it makes of A and of B matters here, not only of A Bᵀ.
+            # Algorithm 3 for the first term. Its effect on A and on B matters here, not only on A Bᵀ.
             p, q = dense(left[[0]])[0], dense(right[[0]])[0]
             slope = self._slope((p @ A) @ (q @ B), targets[0], steps, eta)
             if slope != 0.0:
@@ -73,7 +73,7 @@ class IdentificationEngine(Engine):
                 p_move = (A @ a) * (0.375 * s - 0.5) + p * (1.0 - 0.5 * s)
                 q_move = (B @ b) * (0.375 * s - 0.5) + q * (1.0 - 0.5 * s)
                 A, B, updates = A + np.outer(p_move, b), B + np.outer(q_move, a), updates + 1
-            # M moves from the identity, and is shared between the factors by its singular values.
+            # M moves from the identity, and its singular values are split between the factors.
             M, moves, U, V = np.eye(A.shape[1]), 0, left @ A, right @ B
             along_U, along_V = U, V
             if self.inner == "gauge":
@@ -102,17 +102,17 @@ class IdentificationEngine(Engine):
 class ManifoldIdentification(CheckedValue, ScheduledSolver):
     """Rounds of one LORETA-1 step and some steps on the k × k matrix between the factors.
 
-    Shalit et al. (2012), Algorithm 6, which they found unstable: in its printed form ("paper") the inner step
-    depends on the factors, and directions that are long in both factors grow ever longer. In the form "gauge"
-    it is the Euclidean step within the present column and row space, and does not. Neither is needed for
-    speed: LORETA-1 itself costs O(nnz·k + k²) a step here. Runs in plain Python, O((n + m) k²) a round.
+    Shalit et al. (2012), Algorithm 6, which they found unstable: in its printed form ("paper") the inner step depends
+    on the factors, and directions that are long in both factors grow ever longer. The form "gauge", the Euclidean
+    step within the present column and row space, does not. Neither is needed for speed: LORETA-1 itself costs O(nnz·k
+    + k²) per step here. Runs in plain Python, O((n + m) k²) a round.
 
     Parameters
     ----------
     step_size : float, StepSize or callable
         Step size of the outer steps.
     inner_step_size : float
-        Step size of the inner steps, where the outer one is `step_size` at round 0; both follow the same rule.
+        Step size of the inner steps at round 0, when the outer one is that of `step_size`. Both follow the same rule.
     inner_steps : int
         Inner steps in a round.
     inner : {"paper", "gauge"}
@@ -120,11 +120,11 @@ class ManifoldIdentification(CheckedValue, ScheduledSolver):
     max_iter : int
         The budget, in rounds of 1 + `inner_steps` terms.
     sampler : Sampler or callable, optional
-        Draws 1 + `inner_steps` terms a round; uniform with replacement unless given.
+        Draws 1 + `inner_steps` terms per round, by default uniformly with replacement.
 
     See Also
     --------
-    SGD : LORETA-1, with less time for a step.
+    SGD : LORETA-1, with faster steps.
 
     References
     ----------
@@ -166,8 +166,7 @@ class ManifoldIdentification(CheckedValue, ScheduledSolver):
         batch = self.sampler_for(problem).batch_size
         if batch != 1 + self.inner_steps:
             raise InvalidInputError(
-                f"a round looks at 1 + inner_steps = {1 + self.inner_steps} terms, and the sampler draws "
-                f"{batch}; set its batch_size."
+                f"a round needs 1 + inner_steps = {1 + self.inner_steps} terms, not {batch}; set batch_size."
             )
         first = number(
             "the first step size", self.step_size_rule()(np.zeros(1, dtype=np.int64)).item(), above=0

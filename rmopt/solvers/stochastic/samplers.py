@@ -1,8 +1,7 @@
-"""Samplers: which terms each step looks at.
+"""Samplers, which choose the terms of each step.
 
 A schedule is drawn in blocks of `block_size` steps. The generator of a block depends only on the
-seed of the run and the number of the block, so that a resumed run draws what the interrupted one
-would have drawn.
+seed of the run and the number of the block, so that a resumed run draws the same terms as an uninterrupted one.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +27,7 @@ class Sampler(ABC):
     batch_size : int
         Number of terms in one step.
     stream : Stream
-        Which numbers of a seed it draws.
+        The stream of a seed from which it draws.
 
     Examples
     --------
@@ -68,7 +67,7 @@ class Sampler(ABC):
 
 
 class _OverTerms(Sampler):
-    """Common ground of samplers that choose among enumerated terms or among rows of a table of terms."""
+    """The base of samplers that choose among enumerated terms or rows of a table of terms."""
 
     def __init__(self, terms: int | Array, batch_size: int = 1) -> None:
         table = array("terms", terms)
@@ -82,7 +81,7 @@ class _OverTerms(Sampler):
 
 
 class Uniform(_OverTerms):
-    """Every term equally likely at every step, with replacement.
+    """Uniformly random terms at every step, with replacement.
 
     Parameters
     ----------
@@ -97,7 +96,7 @@ class Uniform(_OverTerms):
 
 
 class ShuffledEpochs(_OverTerms):
-    """Every term once per epoch, in a new random order; terms that do not fill a last batch are left out.
+    """Every term once per epoch, in a new random order, without terms that do not fill the last batch.
 
     Parameters
     ----------
@@ -136,7 +135,7 @@ class Cyclic(Sampler):
 
 
 class FromDraw(Sampler):
-    """A sampler of the user's own: a function (rng, start, size) → int array of shape (size, width).
+    """A user-defined sampler: a function (rng, start, size) → int array of shape (size, width).
 
     Parameters
     ----------
@@ -157,14 +156,13 @@ class FromDraw(Sampler):
 
 
 def batch_size_of(sampler: Any, batch_size: int | None) -> int:
-    """Return the terms per step: those of a `Sampler`, which must not be contradicted, otherwise 1 unless given."""
+    """Return the terms per step: those of a `Sampler`, which must not be contradicted, or by default 1."""
     if not isinstance(sampler, Sampler):
         optional(callable_of)("sampler", sampler)
         return 1 if batch_size is None else integer("batch_size", batch_size, 1)
     if batch_size not in (None, sampler.batch_size):
         raise InvalidInputError(
-            f"batch_size = {shown(batch_size)} contradicts the sampler's {sampler.batch_size}; set it on the sampler "
-            "alone."
+            f"batch_size = {shown(batch_size)} contradicts the sampler's {sampler.batch_size}; set only the latter."
         )
     return sampler.batch_size
 

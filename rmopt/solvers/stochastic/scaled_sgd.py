@@ -1,4 +1,4 @@
-"""Matrix completion by stochastic steps on rows of factors, in a metric that no change of their scales alters."""
+"""Matrix completion by stochastic steps on rows of factors, in a scale-invariant metric."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,43 +19,42 @@ from rmopt.solvers.run import Solver
 from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size, watched
 from rmopt.solvers.threads import in_threads, one_blas_thread
 
-# Bytes of the rows that the entries of a block move: they stay in a core's own cache.
+# Bytes of the rows that the entries of a block move, so that they fit into a core's own cache.
 CACHED = 2**18
-# Of the numbers of the factors where a run starts, to the root of the largest entry.
+# The size of the factors' numbers at the start, relative to the root of the largest entry.
 START = 1e-4
-# So many diagonals of blocks at least, for as many threads; but each one has work enough to share it out.
+# The least number of diagonals of blocks, for as many threads, if each has enough work to share.
 DIAGONALS, WORTH_THREADS = 8, 50_000
 
 
 class ScaledSGD(Solver):
-    """Gradient of one known entry, scaled by (BᵀB)⁻¹ and (AᵀA)⁻¹, which moves a row of A and one of B; many times.
+    """Repeated steps for one known entry, which move a row of A and one of B, scaled by (BᵀB)⁻¹ and (AᵀA)⁻¹.
 
     For ½ Σ (aᵢ·bⱼ − y)² over known entries, on `FixedRankFactors` or `BoundedRank`. In the metric of
-    `FixedRankFactors` the condition of the matrix does not slow the steps down (ScaledSGD, Zhang, Chiu and Zhang
-    2022). A step is implicit: with the residual e and the squared length s of the gradient of aᵢ·bⱼ, it goes by
-    η e / (1 + η s) in place of η e, so that none is too long (Toulis and Airoldi 2017). The scales are renewed before
-    each pass, by a change of A and B to balanced factors of the same matrix; in these they are diagonal, and a step
-    costs O(k).
+    `FixedRankFactors` convergence does not depend on the condition of the matrix (ScaledSGD, Zhang, Chiu and Zhang
+    2022). A step is implicit: with the residual e and the squared length s of the gradient of aᵢ·bⱼ, its length is η
+    e / (1 + η s) instead of η e, so that none is too long (Toulis and Airoldi 2017). The scales are updated before
+    each pass, when A and B become balanced factors of the same matrix. Then they are diagonal, and a step costs O(k).
 
-    A pass goes through a grid of blocks of rows and columns. Those of a diagonal have no row and no column in common
-    and run in threads, as in LIBMF; the result does not depend on the number of threads, to the bit. From a start
-    of single precision the run stays in it, and takes half of the memory and of the time.
+    A pass goes through a grid of blocks of rows and columns. Those of a diagonal share no row or column and run in
+    threads, as in LIBMF. The result is bit-identical for any number of threads. From a start in single precision the
+    run stays in it, with half the memory and time.
 
     Parameters
     ----------
     step_size : float, StepSize or callable
-        Of each pass, numbered from 0; relative to the share of entries that are known, so that a pass with 1 goes
-        about as far as a Newton step. With noise take one that falls to 0, such as `Cosine`.
+        The step size of each pass, numbered from 0, relative to the share of known entries, so that a pass with 1
+        corresponds to about a Newton step. With noise take a rule that falls to 0, such as `Cosine`.
     n_epochs : int
         The budget, in passes over the entries.
     penalty : float
-        λ: to each entry's loss λ/2 (‖aᵢ‖² + ‖bⱼ‖²) is added, and λ√(mn) to the scales. The sum is minimised over
-        balanced factors alone, AᵀA = BᵀB, to which A and B are changed before each pass: where rows differ much in
-        their numbers of entries, other factors have a smaller one. Where λ drives ranks down take `BoundedRank`.
+        λ: each entry's loss gains λ/2 (‖aᵢ‖² + ‖bⱼ‖²), and the scales gain λ√(mn). The sum is minimised over balanced
+        factors alone, AᵀA = BᵀB, to which A and B are changed before each pass: if rows differ much in their numbers
+        of entries, other factors have a smaller sum. If λ lowers the rank, take `BoundedRank`.
     damping : float
-        What is added to the scales, over the largest singular value that the gradient would have were the residuals
-        noise: small singular values do not move before they are more than the noise of large ones. 0 is the method of
-        Zhang, Chiu and Zhang, which needs more entries, or a start near by.
+        The term added to the scales, relative to the largest singular value of the gradient if the residuals were
+        noise: small singular values do not move before they exceed the noise of large ones. 0 is the method of Zhang,
+        Chiu and Zhang, which needs more entries, or a start close to the solution.
 
     Raises
     ------
@@ -66,7 +65,7 @@ class ScaledSGD(Solver):
 
     See Also
     --------
-    SGD : other costs; examples that are no entries.
+    SGD : other costs, and examples that are not entries.
     TrustRegions : few entries, to rounding.
     problems.subspace.ScaledSGDCompletion : the estimator.
 
@@ -138,7 +137,7 @@ class ScaledSGD(Solver):
         grams = [side.T @ side for side in (A.astype(np.float64), B.astype(np.float64))]
         if not np.vdot(*grams) > 0.0:
             raise InvalidInputError(
-                "the initial factors stand for W = 0, where no entry tells where to go; start at random ones."
+                "the initial factors represent W = 0, at which the steps vanish; start at random ones."
             )
         work.values = work.values.astype(A.dtype)
         A, B = A[work.row_order], B[work.column_order]
@@ -158,7 +157,7 @@ class ScaledSGD(Solver):
         (m, n), count, k, dtype = work.sizes, len(work.values), state.A.shape[1], state.A.dtype
         epoch = state.steps
         A, B, spectrum = balanced(state.A, state.B)
-        # Of the gradient of the whole matrix, were the residuals noise.
+        # That of the full matrix's gradient, if the residuals were noise.
         noise = (state.squares / count) ** 0.5 * (m**0.5 + n**0.5) * (m * n / count) ** 0.5
         scales = np.maximum(spectrum, np.finfo(dtype).eps * spectrum[0])
         scales += self.damping * noise + self.penalty * (m * n) ** 0.5
@@ -184,11 +183,11 @@ class EntryState:
 
 
 class DealtEntries:
-    """Known entries, dealt into a grid of blocks of rows and columns of about as many entries each.
+    """Known entries, sorted into a grid of blocks of rows and columns with about equally many entries.
 
-    The grid follows from the sizes and the seed alone. Rows and columns are numbered anew, block by block;
-    `row_order` and `column_order` are the old numbers of the new ones. The entries of a block are in a random order
-    and follow on each other, as the blocks of a diagonal do.
+    The grid depends on the sizes and the seed alone. Rows and columns are renumbered block by block, and `row_order`
+    and `column_order` hold their old numbers. The entries of a block are in random order and contiguous, as are the
+    blocks of a diagonal.
     """
 
     def __init__(self, terms: BilinearSum, manifold: Any, seed: int) -> None:
@@ -209,8 +208,8 @@ class DealtEntries:
     def pass_over(
         self, A: Array, B: Array, weights: Array, shrink: Array, eta: np.floating[Any], epoch: int
     ) -> float:
-        """Move the rows of A and B for each entry; return the sum of the squared residuals, each before its step."""
-        # Made of numba's parts.
+        """Move the rows of A and B for each entry, and return the sum of squared residuals, each before its step."""
+        # Built from numba's parts.
         from rmopt.kernels.intrinsics import entry_steps
 
         loop = entry_steps(self.width)
@@ -224,7 +223,7 @@ class DealtEntries:
         for diagonal in generator(self.seed, Stream.SCHEDULE, epoch).permutation(self.p):
             begin = diagonal * self.p
             cuts = self.cuts[begin : begin + self.p + 1]
-            # Each thread has blocks next to each other, about as many entries as the others.
+            # Each thread has adjacent blocks, with about as many entries as the others.
             even = np.linspace(cuts[0], cuts[-1], threads + 1)
             ends = (begin + np.searchsorted(0.5 * (cuts[1:] + cuts[:-1]), even)).tolist()
             in_threads(move, ends[:-1], ends[1:])
@@ -237,7 +236,7 @@ def _are_units(rows: Any) -> bool:
 
 
 def _dealt(numbers: Array, count: int, p: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
-    """Return rows in a random order, and of each entry the place of its row in it and the number of its block."""
+    """Return rows in random order, and for each entry the place of its row in it and the number of its block."""
     order, place = rng.permutation(count), np.empty(count, dtype=np.int32)
     place[order] = np.arange(count)
     held = np.bincount(numbers, minlength=count)[order]
@@ -248,8 +247,8 @@ def _dealt(numbers: Array, count: int, p: int, rng: np.random.Generator) -> tupl
 
 @one_blas_thread()
 def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
-    """Return factors of ABᵀ with AᵀA = BᵀB diagonal, and the diagonal: the singular values, the largest first."""
-    # Each side in a thread of its own: at k = 64 they are a quarter of a pass.
+    """Return factors of ABᵀ with AᵀA = BᵀB diagonal, and the diagonal, the descending singular values."""
+    # Each side in its own thread: at k = 64 they take a quarter of a pass.
     (root_A, across_A), (root_B, across_B) = in_threads(_root, (A, B))
     U, values, Vt = np.linalg.svd(root_A.T @ root_B)
     scale = np.sqrt(values)
@@ -259,7 +258,7 @@ def balanced(A: Array, B: Array) -> tuple[Array, Array, Array]:
 
 
 def _root(factor: Array) -> tuple[Array, Array]:
-    """Return R and R⁻ᵀ with RRᵀ = FᵀF, of which nothing is too small to be divided by."""
+    """Return R and R⁻ᵀ with RRᵀ = FᵀF, safe for division."""
     factor = factor.astype(np.float64, copy=False)
     values, vectors = np.linalg.eigh(factor.T @ factor)
     values = np.sqrt(np.maximum(values, max(np.finfo(float).eps * values[-1], 1e-300)))
@@ -267,6 +266,6 @@ def _root(factor: Array) -> tuple[Array, Array]:
 
 
 def padded(matrix: Array) -> Array:
-    """Return a matrix with columns of zeros, so that their number is a multiple of `LANES`."""
+    """Return a matrix padded by columns of zeros to a multiple of `LANES`."""
     n, k = matrix.shape
     return with_zeros(matrix, (n, -(-k // LANES) * LANES))

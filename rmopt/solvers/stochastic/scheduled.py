@@ -17,17 +17,17 @@ from rmopt.solvers.save import FEW, MANY, START_TERMS, TERMS, witness
 from rmopt.solvers.stochastic.samplers import Sampler
 from rmopt.solvers.stochastic.step_sizes import StepSize, watched
 
-# How far from the first step, and from the last one that was done, those lie whose sizes a checkpoint keeps.
+# The distances from the first and from the last step at which a checkpoint stores step sizes.
 APART = np.unique(np.geomspace(1, 10**9, 400).astype(int)) - 1
-# The most blocks that are drawn for one piece of work.
+# The largest number of blocks drawn for one piece of work.
 AHEAD = 8
 
 
 @dataclass
 class Schedule:
-    """The engine of a run, and the terms and step sizes that it is given, which are drawn block by block.
+    """The engine of a run, and its terms and step sizes, drawn block by block.
 
-    Blocks are counted from the step `origin` on, which is not 0 where the terms of earlier steps were others.
+    Blocks are counted from the step `origin`, which is not 0 if earlier steps had other terms.
     """
 
     engine: Engine
@@ -36,12 +36,12 @@ class Schedule:
     seed: int
     origin: int = 0
     last: int = 2**62
-    # The number of the block that was drawn last, its terms and its step sizes.
+    # The number of the latest block, its terms and its step sizes.
     block: int = -1
     drawn: tuple[Array, Array] = field(default_factory=lambda: (np.empty((0, 1), dtype=int), np.empty(0)))
 
     def at(self, step: int, most: int) -> tuple[Array, Array]:
-        """Return terms and step sizes from a step on: at most so many, and no more than some blocks hold."""
+        """Return terms and step sizes from a step on: at most this many, and at most those of some blocks."""
         parts, end = list[Any](), step + most
         while step < end and len(parts) < AHEAD:
             block, start = divmod(step - self.origin, self.sampler.block_size)
@@ -54,7 +54,7 @@ class Schedule:
         return terms, lengths
 
     def draw(self, block: int) -> tuple[Array, Array]:
-        """Return the terms and step sizes of a block; the rule is asked for no step beyond the budget."""
+        """Return the terms and step sizes of a block, without step sizes beyond the budget."""
         size, origin = self.sampler.block_size, self.origin
         rng = generator(self.seed, self.sampler.stream, block, *([origin] if origin else []))
         terms = self.sampler.draw(rng, block * size, size)
@@ -81,7 +81,7 @@ class ScheduledSolver(Solver):
         """Return the sampler of the schedule."""
 
     def step_size_rule(self) -> StepSize:
-        """Return the rule of the step sizes: `step_size`, checked where they are drawn."""
+        """Return the rule of the step sizes: `step_size`, checked at each draw."""
         return watched(self.step_size)
 
     def check_every(self, problem: Problem) -> int | None:

@@ -17,10 +17,10 @@ from rmopt.solvers.stochastic.step_sizes import StepSizeLike, as_step_size
 
 
 class SGD(ScheduledSolver):
-    """Gradient of a few terms, projection onto the tangent space, retraction; again and again.
+    """Repeated steps along the projected gradient of a few terms, with a retraction.
 
     A step is along the sum of the gradients of its terms, not their mean: with larger batches take smaller step
-    sizes. A cost that is no sum of terms is taken whole at every step.
+    sizes. A cost that is not a sum of terms is used in full at every step.
 
     On `FixedRankEmbedded` with `SecondOrder` and a bilinear cost this is LORETA
     (Shalit et al. 2012, Algorithms 1–4).
@@ -32,16 +32,16 @@ class SGD(ScheduledSolver):
     max_iter : int
         The budget.
     batch_size : int, optional
-        Terms per step: those of the sampler, otherwise 1, unless given.
+        Terms per step. Defaults to those of the sampler, or 1.
     sampler : Sampler or callable, optional
-        Which terms each step looks at; uniform with replacement unless given.
+        The sampler of the terms of each step. Defaults to uniform draws with replacement.
     retraction : Retraction, optional
         The manifold's default retraction unless given.
     engine : {"auto", "compiled", "reference"}
-        "auto" takes the compiled engine where there is one.
+        "auto" takes the compiled engine if there is one.
     rule : StepRule, optional
-        Along what a step goes: `Momentum`, `Adam`, `AdaGrad`, or `SVRG` and `SRG`, which reduce the variance; along
-        the gradient of its terms unless given.
+        The direction of a step: `Momentum`, `Adam`, `AdaGrad`, or `SVRG` and `SRG`, which reduce the variance.
+        Defaults to the gradient of its terms.
 
     See Also
     --------
@@ -98,7 +98,7 @@ class SGD(ScheduledSolver):
 
 
 def _knows_rows(cost: Any) -> bool:
-    """Return whether a cost has gradients of rows, and no subclass has changed that of terms since."""
+    """Return whether a cost has row gradients that no subclass's gradient of terms overrides."""
     names = "row_gradient", "term_gradient"
     owners = [next((kind for kind in type(cost).__mro__ if name in vars(kind)), object) for name in names]
     return callable(getattr(cost, "row_gradient", None)) and issubclass(*owners)

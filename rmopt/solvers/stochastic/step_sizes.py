@@ -1,6 +1,6 @@
 """Step-size rules: functions of the number of the step.
 
-Falling ones go back to Robbins and Monro (1951), those with a square root to Nemirovski et al. (2009).
+Decreasing ones go back to Robbins and Monro (1951), those with a square root to Nemirovski et al. (2009).
 """
 
 from abc import ABC, abstractmethod
@@ -22,8 +22,7 @@ class StepSize(ABC):
     Attributes
     ----------
     search : int
-        What a block solver makes of the numbers (`rmopt.kernels.row_column`): `FIXED` step sizes unless a rule says
-        otherwise.
+        The meaning of the numbers for a block solver (`rmopt.kernels.row_column`), by default `FIXED` step sizes.
 
     Examples
     --------
@@ -43,7 +42,7 @@ class StepSize(ABC):
         """Return the step sizes for an int array of step numbers."""
 
 
-# What solvers take for one (see `as_step_size`).
+# The types that solvers accept as a rule (see `as_step_size`).
 StepSizeLike = float | StepSize | Callable[[Array], Array]
 
 
@@ -118,7 +117,7 @@ class Cosine(CheckedValue, StepSize):
 
 @dataclass(frozen=True)
 class ExactLineSearch(CheckedValue, StepSize):
-    """The minimiser along the block's gradient, at most the share `limit` of the way to the boundary.
+    """The minimiser along the block's gradient, at most the share `limit` of the distance to the boundary.
 
     For block solvers on manifolds with a step bound.
 
@@ -136,7 +135,7 @@ class ExactLineSearch(CheckedValue, StepSize):
 
 @dataclass(frozen=True)
 class FractionOfBound(CheckedValue, StepSize):
-    """A share of the way to the boundary; an exact search where the retraction has no boundary.
+    """A share of the distance to the boundary, or an exact search if the retraction has no boundary.
 
     For block solvers on manifolds with a step bound.
 
@@ -155,7 +154,7 @@ class FractionOfBound(CheckedValue, StepSize):
 
 @dataclass(frozen=True)
 class FromFunction(StepSize):
-    """A rule of the user's own.
+    """A user-defined rule.
 
     Attributes
     ----------
@@ -176,7 +175,7 @@ class FromFunction(StepSize):
         try:
             etas = np.asarray(self.function(t)).astype(float, casting="same_kind")
         except InvalidInputError:
-            # Of a rule within the function.
+            # An error of a rule within the function.
             raise
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
@@ -203,5 +202,5 @@ def as_step_size(rule: StepSizeLike, searches: bool = False) -> StepSize:
 
 
 def watched(rule: StepSize) -> StepSize:
-    """Return a rule whose step sizes are checked where they are drawn."""
+    """Return a rule with checks of its step sizes at each draw."""
     return rule if isinstance(rule, FromFunction) else FromFunction(rule)
