@@ -78,20 +78,20 @@ def updates() -> list[dict[str, Any]]:
             times.setdefault("gradient", []).append(time.perf_counter() - begun)
             for name, retraction in GRASSMANN_RETRACTIONS.items():
                 for preconditioned in (False, True):
-                    engine = Gossip(1e-6, retraction=retraction, preconditioned=preconditioned).engine(
-                        problem
-                    )
+                    solver = Gossip(1e-6, retraction=retraction, preconditioned=preconditioned)
+                    engine = solver.engine(problem)
                     begun = time.perf_counter()
                     engine.advance(engine.load(start), schedule, np.full(40, 1e-6))
                     label = f"update, {name}" + (", preconditioned" if preconditioned else "")
                     times.setdefault(label, []).append((time.perf_counter() - begun) / 80)
     floor = float(np.median(times["plain"]))
+    count = int(part.nnz)
     return [
         {
             "work": label,
-            "ratings of the agent": int(part.nnz),
-            "ms": 1e3 * float(np.median(taken)),
-            "of the plain pass": float(np.median(taken)) / floor,
+            "ratings of the agent": count,
+            "ms": 1e3 * seconds,
+            "of the plain pass": seconds / floor,
         }
-        for label, taken in times.items()
+        for label, seconds in ((label, float(np.median(taken))) for label, taken in times.items())
     ]
