@@ -105,8 +105,10 @@ def agents() -> Figure:
             steps, gaps, color=COLOURS[place], marker=MARKERS[place], markersize=4, label=f"agents {pair}"
         )
     left.set(xlabel="updates of an edge", ylabel="distance of subspaces", title="MovieLens-1M")
+    left.yaxis.set_minor_formatter(NullFormatter())
+    left.set_yticks([0.5, 1.0, 2.0, 4.0], ["0.5", "1", "2", "4"])
     for place, (part, label) in enumerate(
-        (("parkinsons-5", "Parkinsons"), ("generated-school-3", "School's shape"))
+        (("parkinsons-5", "Parkinsons"), ("generated-school-3", "School's shape, generated"))
     ):
         rows = tables["test_regressions"]["parts"][part]["rows"]
         own = [row for row in rows if row["method"].startswith("agent")]
