@@ -84,7 +84,7 @@ def evaluate_retrieval(
     Parameters
     ----------
     score_block : callable
-        Maps row numbers, shape (b,), to float scores, shape (b, n_documents), higher meaning more similar;
+        Maps row numbers, shape (b,), to float scores, shape (b, n_documents), higher meaning more similar.
         `bilinear_scores` and `cosine_scores` make such callables. Only 256 rows are held at a time.
     y : array, shape (n_documents,)
         Class labels.

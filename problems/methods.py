@@ -149,7 +149,7 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
     """
     place, _, name = text.rpartition(":")
     if not place:
-        raise InvalidInputError(f"{what} must be MODULE:NAME or FILE.py:NAME, where NAME is {wanted}.")
+        raise InvalidInputError(f"{what} must be MODULE:NAME or FILE.py:NAME for {wanted}.")
     before = set(sys.modules)
     try:
         module = _module(place)

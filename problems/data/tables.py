@@ -1,4 +1,4 @@
-"""What the columns of a table mean, said or guessed from their names, and the bundle that follows."""
+"""The meaning of a table's columns, given or guessed from their names, and the resulting bundle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rmopt.errors import InvalidInputError
 
 Roles = dict[str, list[str]]
 
-# Names of columns, without case and signs, by what they mean.
+# Names of columns, without case and punctuation, by their meaning.
 KNOWN = {
     "user": "user userid uid username customer customerid member memberid reader",
     "item": "item itemid iid movie movieid film filmid product productid book bookid isbn song songid track trackid "
@@ -46,12 +46,12 @@ KNOWN = {
     "test": "test istest split subset",
 }
 MEANT = {word: role for role, words in KNOWN.items() for word in words.split()}
-# What may be said beside columns.
+# The options in addition to columns.
 DUPLICATES = {"sum": "their sum was taken", "mean": "their mean was taken", "last": "the last was kept"}
 OPTIONS = ("duplicates", "zeros", "split")
 MISSING = ("", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?")
 YES, NO = ("1", "1.0", "true", "yes", "test"), ("0", "0.0", "false", "no", "train", "training")
-# What cannot be seen in a name, and the wide forms of letters and signs.
+# Invisible characters in a name, and the wide forms of letters and signs.
 UNSEEN: dict[int, int | None] = dict.fromkeys(map(ord, "\0\u00ad\u200b\u2060\ufeff"))
 UNSEEN |= {0x3000: 32} | {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 TEST_FRACTION, SPLIT_SEED = 0.3, 0
@@ -59,26 +59,26 @@ TEST_FRACTION, SPLIT_SEED = 0.3, 0
 
 @dataclass
 class Table:
-    """What was read, before it is known what it means.
+    """A table as read, before its columns have a meaning.
 
     Attributes
     ----------
     name, source : str
         The name of the file, and its path.
     frame : DataFrame
-        Columns of numbers, or of text, empty where there is nothing.
+        Columns of numbers, or of text, empty for missing values.
     X, Y : array or csr_array, optional
-        All features, or all labels, where the format has them in one piece.
+        All features, or all labels, if the format has them in one piece.
     names : dict of str
         ``feature_names`` and ``label_names``.
     notes : list of str
-        What was noticed.
+        Remarks.
     typed : bool
-        Columns have types, so that names of text are no numbers.
+        Whether columns have types, so that text is never a number.
     commas : bool
-        Numbers of text have decimal commas.
+        Whether numbers in text have decimal commas.
     options : dict of str
-        Those of `OPTIONS` that were said.
+        The given options of `OPTIONS`.
     """
 
     name: str
@@ -93,41 +93,41 @@ class Table:
     options: dict[str, str] = field(default_factory=dict)
 
     def numbers(self, name: str) -> tuple[Array, Array]:
-        """Return a column as float64, NaN where it holds no number, and where it is missing."""
+        """Return a column as float64, with NaN for entries that are not numbers, and the missing ones."""
         column = self.frame[name]
         if column.dtype != object:
             return column.to_numpy(np.float64), column.isna().to_numpy()
         missing = column.str.strip().str.lower().isin(MISSING).to_numpy()
-        # A point beside decimal commas may be one of thousands.
+        # With decimal commas a point may separate thousands.
         words = column.str.translate(str.maketrans(",.", ".,")) if self.commas else column
         return pd.to_numeric(words, errors="coerce").to_numpy(np.float64), missing
 
     def wrong(self, name: str, why: str, places: Any) -> InvalidInputError:
-        """Return what is wrong with a column; ROW in it is the number, from 1, of the first of some places."""
+        """Return the error of a column, with ROW replaced by the number, from 1, of the first of some places."""
         row = f"in row {self.frame.index[np.argmax(places)] + 1}"
         return InvalidInputError(f"the column {name} of {self.source} {why.replace('ROW', row)}.")
 
     def listed(self) -> str:
-        """Return the names of columns with their first values, if these are numbers; of many the first."""
+        """Return the first names of columns, with their first values if these are numbers."""
         shown = [f"{name} ({example(column.iloc[0])})" for name, column in self.frame.iloc[:, :12].items()]
         return ", ".join([*shown, "…"][: len(self.frame.columns)]) or "it has none"
 
 
 def first_of(names: Sequence[Any]) -> str:
-    """Return the first few names with commas between."""
+    """Return the first few names, separated by commas."""
     return f"{', '.join(map(str, names[:6]))}{', …' * (len(names) > 6)}"
 
 
 def example(value: Any) -> str:
-    """Return a value for an error, which prints numbers and dates, and no text of a user's."""
+    """Return a value for an error, which prints numbers and dates but no text of a user."""
     return text if re.fullmatch(r"[-+.]?\d[-+.,:/\dTZe ]{0,30}", text := str(value).strip()) else "text"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of data: the bundles that it may give, the columns that it needs and may have, and who makes it.
+    """A kind of data: its possible bundles, its required and optional columns, and its constructor.
 
-    With `alone` there are no other columns: one of them may hold what is needed by another name.
+    With `alone` there must be no other columns, which might be the required ones under other names.
     """
 
     bundles: tuple[type[Bundle], ...]
@@ -138,31 +138,31 @@ class Kind:
 
 
 def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[Any]) -> Any:
-    """Return the bundle that a table makes, of the kind that is wanted.
+    """Return the bundle of a table, of the required kind.
 
     Parameters
     ----------
     table : Table
     said : mapping
-        Columns by what they mean, and `OPTIONS`.
+        Columns by their meaning, and `OPTIONS`.
     kind : type of Bundle
 
     Raises
     ------
     InvalidInputError
-        When it is not clear which columns mean what, or the data cannot be used.
+        If the meaning of columns is not clear, or the data cannot be used.
     """
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
     if foreign := set(said) - known - set(OPTIONS):
         sayable = ", ".join([*sorted(known), *OPTIONS])
-        strange = f"{', '.join(sorted(foreign))} is nothing that can be said"
-        raise InvalidInputError(f"{strange}; of {table.source} say {sayable}.")
+        strange = f"{', '.join(sorted(foreign))} is not a known option"
+        raise InvalidInputError(f"{strange}; for {table.source} give {sayable}.")
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
     given = {role: chosen(table, role, said[role]) for role in said if role in known}
     every = [name for names in given.values() for name in names]
     if len(set(every)) < len(every):
-        raise InvalidInputError(f"a column of {table.source} is said to mean several things; say one.")
+        raise InvalidInputError(f"a column of {table.source} has several meanings; give one.")
     table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])))
     table.options = {name: str(said[name]) for name in OPTIONS if name in said}
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
@@ -177,12 +177,12 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         raise InvalidInputError(f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; {cure}.")
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
     command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
-    means = f"what the columns of {table.source} mean: {table.listed()}; say which is {needs}"
+    means = f"what the columns of {table.source} mean: {table.listed()}; name {needs}"
     raise InvalidInputError(f"it is not clear {means}, as in {command}. {' '.join(table.notes)}".rstrip())
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
-    """Return the columns that are said: one, several with + between, or all that begin as a name with a *."""
+    """Return the given columns: one, several with + between, or all with the prefix of a name with *."""
     columns = list(table.frame)
     if isinstance(names, str):
         names = [names] if names in columns else names.split("+")
@@ -198,7 +198,7 @@ def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
 
 
 def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
-    """Return the columns of each role, said or guessed; None where a kind needs others."""
+    """Return the columns of each role, given or guessed, or None if a kind needs others."""
     roles = dict(given)
     if not set(given) <= {*kind.needs, *kind.may}:
         return None
@@ -209,7 +209,7 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
         found = [name for name in free if MEANT.get(plain(name)) == role]
         if len(found) > 1:
             many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
-            raise InvalidInputError(f"{many}; say {role}={found[0]}, or another.")
+            raise InvalidInputError(f"{many}; give {role}={found[0]}, or another.")
         if role == "label" and not found and TaskBundle not in kind.bundles:
             found = [name for name in free if name.lower().startswith("label_")]
         if found:
@@ -220,12 +220,12 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
 
 
 def plain(name: str) -> str:
-    """Return a name of a column without case and signs, as `KNOWN` has it."""
+    """Return a column name without case and punctuation, as in `KNOWN`."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
-    """Return columns as a table of numbers, or say which hold text or are incomplete."""
+    """Return columns as a table of numbers, and refuse those with text or gaps."""
     columns = {name: table.numbers(name) for name in names}
     for name, (numbers, missing) in columns.items():
         if (text := np.isnan(numbers) & ~missing).any():
@@ -240,14 +240,14 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
 
 
 def seen(word: str) -> str:
-    """Return a name as it is seen: without signs that cannot be, and in one form of its letters."""
+    """Return a name as it looks: without invisible characters, and in one form of its letters."""
     return unicodedata.normalize("NFC", word.translate(UNSEEN)).strip()
 
 
 def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, and the number of each row's name.
 
-    Whole numbers are numbers, where all names are written so. What cannot be seen does not tell names apart.
+    Names are integers if all of them are. Invisible differences do not distinguish names.
     """
     column = table.frame[name]
     codes, values = pd.factorize(column)
@@ -256,7 +256,7 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
         found = np.array([seen(word) for word in found.tolist()] or [""])
         codes[(found == "")[codes]] = -1
         with suppress(ValueError, OverflowError):
-            # Names are numbers where all are written so, and fit.
+            # Names are numbers if all are written so, and fit.
             if not table.typed and ((whole := found.astype(np.int64)).astype(str) == found).all():
                 found = whole
     elif found.dtype.kind == "b":
@@ -268,26 +268,26 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
         raise table.wrong(name, many, gaps)
     known, numbered = np.unique(found, return_inverse=True)
     if merged := len(found) - len(known):
-        alike = "spaces at the ends or signs that cannot be seen alone told them apart"
+        alike = "they differed only in outer spaces or invisible characters"
         table.notes.append(f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another: {alike}.")
     return known, numbered[codes]
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
-    """Return ratings, or how often a user has an item; of several the newest, or what `duplicates` says."""
+    """Return ratings, or counts of a user's items; repeated ones by the newest, or by `duplicates`."""
     if "rating" not in roles:
         table.notes.append("No ratings: the values are how often a user has an item, for --model implicit.")
         table = replace(table, frame=table.frame.assign(rating=1.0), options={"duplicates": "sum"})
         roles = {"user": roles["user"], "item": roles["item"], "rating": ["rating"]}
     [rating] = roles["rating"]
-    values = numbers_in(table, [rating], "say which column holds numbers, as rating=COLUMN")[:, 0]
+    values = numbers_in(table, [rating], "name a column of numbers, as rating=COLUMN")[:, 0]
     zero, rest = values == 0.0, np.unique(values[values != 0.0])
     if table.options.get("zeros") and rest.size:
         table, values = replace(table, frame=table.frame[~zero]), values[~zero]
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
     elif zero.any() and rest.size and rest[0] > np.diff(rest).max(initial=0.0):
         many = f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others {rest[0]:g} to {rest[-1]:g}"
-        table.notes.append(f"{many}; say zeros=missing where 0 means that there is no rating.")
+        table.notes.append(f"{many}; give zeros=missing if 0 means no rating.")
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     note_unused(table, roles)
     times = times_in(table, roles["time"][0]) if "time" in roles else None
@@ -298,7 +298,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         twice = groups.transform("nunique") > 1
         if how not in DUPLICATES and (how or (times is None and twice.any())):
             many = f"has {again:,} rating{'s' * (again > 1)} of an item by a user who has one, as ROW"
-            cure = "leave one of each, say duplicates=sum, mean or last, or time=COLUMN for the newest"
+            cure = "leave one of each, or give duplicates=sum, mean or last, or time=COLUMN for the newest"
             raise table.wrong(rating, f"{many}; {cure}", twice)
         same = "all with the same value" if times is None else "the newest was kept"
         table.notes.append(f"{again:,} came again for a user and an item: {DUPLICATES.get(how, same)}.")
@@ -317,14 +317,14 @@ def ratings(table: Table, roles: Roles) -> Ratings:
 
 
 def note_unused(table: Table, roles: Roles) -> None:
-    """Note which columns mean nothing."""
+    """Note the unused columns."""
     unused = [name for name in table.frame if not any(name in names for names in roles.values())]
     if unused := unused + ["Y"] * (table.Y is not None and "label" in roles):
         table.notes.append(f"Not used: {first_of(unused)}.")
 
 
 def times_in(table: Table, name: str) -> Array:
-    """Return the places in time of a column of numbers or dates: 0, 1, 2 …, equal ones at the same time."""
+    """Return the ranks in time of a column of numbers or dates: 0, 1, 2 …, equal for simultaneous ones."""
     values: Any = table.frame[name]
     if values.dtype == object:
         values = pd.to_numeric(values, errors="coerce")
@@ -332,7 +332,7 @@ def times_in(table: Table, name: str) -> Array:
             words = table.frame[name].str.replace(r"^(\d\d?)\.(\d\d?)\.(\d{4})", r"\3-\2-\1", regex=True)
             values = pd.to_datetime(words, format="ISO8601", errors="coerce", utc=True)
             if words.str.contains(r"[zZ]$|[tT ].*[-+]").nunique() > 1:
-                raise InvalidInputError(f"{name} has dates with and without a time zone; write all alike.")
+                raise InvalidInputError(f"{name} has dates with and without a time zone; use one form.")
     if (odd := values.isna().to_numpy()).any():
         shown = example(table.frame[name].iloc[int(np.argmax(odd))])
         must = "must hold times: numbers, or dates such as 2024-12-31, 2024-12-31 09:30 or 31.12.2024"
@@ -351,7 +351,7 @@ def tags(table: Table, roles: Roles) -> TagBundle:
 
 
 def count_terms(table: Table, texts: list[str]) -> None:
-    """Make the terms of texts the features; they are only counted, since weights belong to a training part."""
+    """Make the terms of texts the features, as counts, since weights belong to a training part."""
     counter = CountVectorizer(dtype=np.float64)
     table.X = csr_array(counter.fit_transform(texts))
     table.names["feature_names"] = tuple(counter.get_feature_names_out().tolist())
@@ -377,7 +377,7 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
 
 
 def samples(table: Table, roles: Roles) -> Bundle:
-    """Return samples of classes, or with several labels: columns of them, or a column that holds lists."""
+    """Return samples with classes, or with several labels, in columns or in a column of lists."""
     X, names = features_of(table, roles)
     labels, groups = roles.get("label", []), np.zeros(len(table.frame), np.int64)
     several = len(labels) != 1 or "split" in table.options
@@ -397,7 +397,7 @@ def samples(table: Table, roles: Roles) -> Bundle:
 
 
 def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...] | None]:
-    """Return which labels each row has, and their names, from a table, columns of them, or a column of lists."""
+    """Return the labels of each row, and their names, from a table, from columns, or from a column of lists."""
     Y, labels, columns = table.Y, table.names.get("label_names"), roles.get("label", [])
     if len(columns) == 1:
         indicators = MultiLabelBinarizer(sparse_output=True)
@@ -417,13 +417,13 @@ def check_classes(table: Table, name: str, known: Array, y: Array) -> None:
     numbers = pd.to_numeric(pd.Series(known), errors="coerce")
     if (numbers % 1 > 0).any() or (len(known) > 20 and 2 * len(known) > len(y)):
         many = f"{len(known):,} different values in {len(y):,} rows: no classes"
-        raise InvalidInputError(f"{name} of {table.source} has {many}; say which are, as label=COLUMN.")
+        raise InvalidInputError(f"{name} of {table.source} has {many}; name the classes, as label=COLUMN.")
     for sign in "|;,":
         words = [parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(labels) > 1 for labels in words])
         if lists.any() and sum(map(len, words)) > len({label for labels in words for label in labels}):
             many = f"{lists[y].sum():,} of {len(y):,} labels in {name} hold {sign} as lists do; each list is a class"
-            table.notes.append(f"{many}; say label={name},split={sign} for several labels.")
+            table.notes.append(f"{many}; give label={name},split={sign} for several labels.")
 
 
 def parts(word: str, sign: str) -> list[str]:
@@ -432,7 +432,7 @@ def parts(word: str, sign: str) -> list[str]:
 
 
 def flags(table: Table, name: str, must: str) -> Array:
-    """Return where a column says yes; other words than yes and no are refused."""
+    """Return the rows with yes in a column, and refuse other words than yes and no."""
     words = table.frame[name].astype(str).str.strip().str.lower()
     if (strange := ~words.isin(YES + NO)).any():
         raise table.wrong(name, f"marks {must}, not by {example(words[strange].iloc[0])!r}", strange)
@@ -442,13 +442,13 @@ def flags(table: Table, name: str, must: str) -> Array:
 def tasks(table: Table, roles: Roles) -> TaskBundle:
     """Return related regressions."""
     task = names_in(table, roles["task"][0])[1].astype(np.int64)
-    y = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN")[:, 0]
+    y = numbers_in(table, roles["label"], "name the column of the target, as label=COLUMN")[:, 0]
     X, names = features_of(table, roles)
     X = X.toarray() if issparse(X) else X
     return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))
 
 
-# The first that a table has all columns for is taken.
+# The first kind for which a table has all columns is used.
 KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),

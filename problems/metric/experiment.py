@@ -152,11 +152,11 @@ def _settles(row: Row) -> Claim:
 
 @dataclass(kw_only=True)
 class Metric(Experiment):
-    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
+    """Learn a metric: COMET, LEGO, BoostMetric, HDSL and the plain Euclidean distance.
 
-    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
-    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5). The default
-    run takes about a minute on two cores.
+    Triplets (query, similar, dissimilar) are drawn from the classes of the training part. Each test row then ranks
+    the others, and P@k is the share of its class among the first k (Atzmon et al. 2015, section 5). The default run
+    takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
@@ -165,13 +165,17 @@ class Metric(Experiment):
         "euclidean,comet,comet-hinge,comet-default,lego,boost,hdsl,lda"
     )
     select: options.Select = "none"
-    features: Annotated[int, Option(min=0, help="Features to keep, by information gain; 0: all.")] = 100
-    triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0: 20 a row.")] = 0
+    features: Annotated[int, Option(min=0, help="Number of features, by information gain; 0 for all.")] = 100
+    triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0 for 20 per row.")] = 0
     scaling: Annotated[
-        Literal["unit", "raw"], Option(help="Rows of length 1, or over their mean length.")
+        Literal["unit", "raw"], Option(help="Rows of length 1, or divided by their mean length.")
     ] = "unit"
-    select_by: Annotated[Literal["precision", "votes"], Option(help="What --select maximises.")] = "precision"
-    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
+    select_by: Annotated[
+        Literal["precision", "votes"], Option(help="The measure that --select maximises.")
+    ] = "precision"
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, divided by the number of features.")] = (
+        8.0
+    )
 
     name: ClassVar = "metric"
     known: ClassVar = METHODS

@@ -209,9 +209,9 @@ def _early(cell: Cell) -> float | None:
 
 @dataclass(kw_only=True)
 class Similarity(Experiment):
-    """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
+    """Learn a similarity of documents: LORETA, the cosine, and its paper's other methods.
 
-    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
+    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part. Each test
     document then ranks the others. With several ranks, and --features for each, this is figure 3 of the paper. The
     default run takes about a minute on two cores.
     """
@@ -219,7 +219,7 @@ class Similarity(Experiment):
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
     methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive"
     features: Annotated[
-        str, Option(help="Features to keep, by information gain; 0: all; or a number for each rank.")
+        str, Option(help="Number of features, by information gain, 0 for all; or a number for each rank.")
     ] = "0"
     rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None
     triplets: Annotated[int, Option(min=1, help="Training triplets for each model.")] = 50_000

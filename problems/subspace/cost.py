@@ -131,7 +131,7 @@ class MatrixCompletion(OwnedData):
 
     Mishra et al. 2019, equations 9 to 12; Boumal and Absil 2015. W has a closed form, column by column:
     ((1 − 2λ) Σ u_i u_iᵀ + 2λ UᵀU) w_j = Σ y_ij u_i, the sums over the known entries i of column j. The Euclidean
-    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW; the paper's Table 1 omits the second term, and the third
+    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW. The paper's Table 1 omits the second term, and the third
     is normal to the tangent space of `Grassmann`. The columns are divided evenly among agents.
 
     Parameters
@@ -323,9 +323,9 @@ def predictions(U: Array, W: Array, rows: Array, columns: Array) -> Array:
 class MultitaskFeatures(OwnedData):
     """Σ_t min over w_t of ½ ‖X_t U w_t − y_t‖² + λ ‖w_t‖², a function of the span of U (m × r).
 
-    Mishra et al. 2019, equation 14; the paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
-    gradient Σ X_tᵀ(X_t U w_t − y_t) w_tᵀ is that of equation 14. The inner solution is
-    (UᵀX_tᵀX_t U + 2λ I) w_t = UᵀX_tᵀ y_t.
+    Mishra et al. 2019, equation 14. The paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
+    gradient Σ X_tᵀ(X_t U w_t − y_t) w_tᵀ is that of equation 14. The inner solution is (UᵀX_tᵀX_t U + 2λ I) w_t =
+    UᵀX_tᵀ y_t.
 
     Parameters
     ----------

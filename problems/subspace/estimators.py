@@ -196,7 +196,7 @@ class RTRMC(BatchCompletion):
     penalty : {"unknown", "all"}
         The entries that λ draws towards 0.
     max_iter : int
-        The largest number of iterations; `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
+        The largest number of iterations. `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
         need more for a fit to rounding.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
@@ -214,7 +214,7 @@ class RTRMC(BatchCompletion):
     row_names_, column_names_ : array, shape (m,) and (n,)
         The names of rows and columns, or their numbers if `fit` got no names.
     known_ : sparse array, shape (m, n)
-        True where an entry is known; `recommend` leaves these out.
+        True for known entries; `recommend` leaves these out.
     n_iter_ : int
 
     See Also

@@ -70,16 +70,16 @@ METHODS: dict[str, Method] = {
 class Completion(Experiment):
     """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
-    In gossip every agent fits a subspace to its own columns and agrees with its neighbours on a path; ratings never
+    In gossip every agent fits a subspace to its own columns and agrees with its neighbours on a path. Ratings never
     leave an agent (Mishra et al. 2019, section 6.2). The default run, on a photograph, takes half a minute on two
     cores.
     """
 
     data: Annotated[options.Data, Ratings] = "picture"
-    agents: Annotated[str, Option(help="Numbers of agents, with commas between.")] = "6"
-    rank: Annotated[str, options.rank_option("10; 20 of the picture")] = ""
-    lam: Annotated[float, Option(min=0, help="Draws entries that are not known to 0.")] = 0.005
-    updates: Annotated[float, Option(min=1e-3, help="How often each edge is expected to be taken.")] = 100.0
+    agents: Annotated[str, Option(help="Numbers of agents, separated by commas.")] = "6"
+    rank: Annotated[str, options.rank_option("10, 20 for the picture")] = ""
+    lam: Annotated[float, Option(min=0, help="Weight λ that draws unknown entries towards 0.")] = 0.005
+    updates: Annotated[float, Option(min=1e-3, help="Expected number of draws of each edge.")] = 100.0
     seeds: options.Seeds = 1
     methods: Annotated[str, options.methods_option(METHODS)] = "biases,als,rtrmc,stochastic,precon-parallel"
     select: options.Select = "none"
@@ -98,8 +98,8 @@ class Completion(Experiment):
         kinds = {getattr(kind.estimator, "_rates", True) for kind in self.chosen.values()}
         if len(kinds) > 1:
             raise InvalidInputError(
-                "implicit, neighbors and popular make lists for who has what, and other --methods predict ratings; "
-                "compare them in runs of their own."
+                "implicit, neighbors and popular make lists from views or purchases, and other --methods predict "
+                "ratings; compare them in separate runs."
             )
         self.lists = kinds == {False}
         self.columns = {"ndcg" if self.lists else "test_rmse": "sem", "disagreement": None}
@@ -109,8 +109,8 @@ class Completion(Experiment):
         bundle = self.bundle
         if bundle.values.min() == bundle.values.max() and not self.lists:
             raise InvalidInputError(
-                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; say "
-                "--methods popular,neighbors,implicit, which learn who has what."
+                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; take "
+                "--methods popular,neighbors,implicit, for data without ratings."
             )
         share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
         self.ranks = options.ranks_within(self.run.say, self.rank, usual_rank, min(bundle.shape) - 1)
@@ -254,21 +254,22 @@ PRINTED = {"parkinsons": {3: 0.345, 5: 0.339, 7: 0.342, 9: 0.341}}
 
 @dataclass(kw_only=True)
 class Multitask(Experiment):
-    """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
+    """Learn features shared by regressions: gossip between agents, Alt-Min and the batch optimum.
 
-    Without --data the regressions are made up, and share three features; that takes ten seconds on two cores. Those
+    Without --data the regressions are generated, and share three features. That takes ten seconds on two cores. Those
     of --data alike share most of their coefficients, and differ in two dimensions. The methods of the paper take
-    features as they are; subspace has a shared vector, and its rank and weight by cross-validation, beside pooled
-    ridges with an effect of each task.
+    features unscaled. subspace has a shared vector, and its rank and weight by cross-validation. pooled and slopes
+    are pooled ridges with an effect of each task.
 
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
-    the test part over the variance of all its labels; the table also has it over that of the test labels alone.
+    the test part, divided by the variance of all its labels. The table also has it divided by that of the test labels
+    alone.
     """
 
     data: Annotated[options.Data, TaskBundle] = "shared"
     agents: Annotated[int, Option(min=2, help="Number of agents.")] = 6
     rank: Annotated[str, options.rank_option("3,5,7,9")] = ""
-    updates: Annotated[float, Option(min=1e-3, help="How often each edge is expected to be taken.")] = 200.0
+    updates: Annotated[float, Option(min=1e-3, help="Expected number of draws of each edge.")] = 200.0
     seeds: options.Seeds = 1
     methods: Annotated[str, options.methods_option(REGRESSIONS)] = (
         "stochastic,precon-stochastic,batch,alt-min,subspace,pooled,slopes"

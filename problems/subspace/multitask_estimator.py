@@ -122,7 +122,7 @@ class TaskRegressions(RegressorMixin, Estimator):
     `fit`, `predict` and `score` need the task of each example in addition to X and y.
     """
 
-    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    # The arguments that scikit-learn's metadata routing passes by default.
     __metadata_request__fit: ClassVar = {"tasks": True}
     __metadata_request__predict: ClassVar = {"tasks": True}
     __metadata_request__score: ClassVar = {"tasks": True}

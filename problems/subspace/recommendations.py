@@ -35,28 +35,24 @@ File = Annotated[
     str,
     Argument(
         metavar="FILE",
-        help="ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where the "
-        "names of the columns do not say it.",
+        help="ratings, one per line, or a registered data set. If names of columns are not clear, add their meaning: "
+        "ratings.csv::user=uid,item=film,rating=stars.",
     ),
 ]
 Model = Annotated[
     Literal["als", "bayesian", "implicit"] | None,
     Option(
-        help="bayesian, the default, errs less than als, takes longer and more memory; implicit is for views, clicks "
-        "and purchases."
+        help="bayesian, the default, has smaller errors than als, and needs more time and memory; implicit is for "
+        "views, clicks and purchases."
     ),
 ]
 Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
-    Option(
-        help="Of --model implicit: counts damped by BM25, the default, or log, as they are, or all alike."
-    ),
+    Option(help="For --model implicit: counts damped by BM25, the default, or log, unchanged, or all equal."),
 ]
-MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are in no list.")]
-Rank = Annotated[
-    int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
-]
-Count = Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")]
+MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are not recommended.")]
+Rank = Annotated[int | None, Option(min=1, help="Rank of the model; by default 10, or less for few data.")]
+Count = Annotated[int, Option("--n", "-n", min=1, help="Number of items recommended to a user.")]
 Names = Annotated[
     Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
 ]
@@ -68,11 +64,12 @@ def completion(
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
-    The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
-    Below it stands what users and items alone explain, or for views neighbours of items and the most popular ones.
+    The error is measured on a tenth of the ratings, which a first model did not get. The saved model learns from all.
+    Below it is the error by users and items alone, or for views the scores of item neighbours and of the most popular
+    items.
     """
     if weights and model != "implicit":
-        raise InvalidInputError("--weights is for --model implicit; say that too, or leave --weights out.")
+        raise InvalidInputError("--weights is for --model implicit; add that, or leave --weights out.")
     # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
@@ -81,8 +78,8 @@ def completion(
         run.say(note)
     if model != "implicit" and ratings.values.min() == ratings.values.max():
         raise InvalidInputError(
-            f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
-            "learns who has what."
+            f"all ratings are {ratings.values[0]:g}: there is nothing to predict; take --model implicit, for data "
+            "without ratings."
         )
     (width,) = ranks_within(run.say, str(rank or ""), "10", min(ratings.shape) - 1)
     size = sum(ratings.shape) + ratings.shape[1]
@@ -93,8 +90,8 @@ def completion(
         weights = estimator.weights = weights or estimator.weights
         if (most := ratings.values.max()) > SKEWED * (median := np.median(ratings.values)):
             run.say(
-                f"Counts run up to {most:g}, with a median of {median:g}: --weights {weights} says what they weigh; "
-                "as they are, a few would be most of what is learned."
+                f"Counts run up to {most:g}, with a median of {median:g}: they are weighted by --weights {weights}; "
+                "unweighted, a few would dominate the model."
             )
     rows = _measured(run, estimator, ratings, n)
     fitted = estimator.fit(ratings)
@@ -146,7 +143,7 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
 
 
 def _measured(run: Run, estimator: CompletionModel, ratings: Ratings, n: int) -> list[dict[str, Any]]:
-    """Return errors of a model and of simpler ones on held-out ratings, and print where it is no better."""
+    """Return errors of a model and of simpler ones on held-out ratings, and print if it is no better."""
     held_out = ratings.held_out(run.seed, HIDDEN)
     train, test = ratings.table(~held_out), ratings.table(held_out)
     if train.nnz == 0 or test.nnz == 0:

@@ -252,7 +252,7 @@ def agree(
     Returns
     -------
     Gossiped
-        With a disagreement of 0. The result's steps and updates are totals over all numbers of columns; its history
+        With a disagreement of 0. The result's steps and updates are totals over all numbers of columns. Its history
         and counts are those of the last one.
 
     Examples

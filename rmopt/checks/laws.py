@@ -135,7 +135,7 @@ def slope_check(
 
     The slope is fitted to five consecutive steps: the smallest with errors well above the rounding of numbers of the
     size `scale`, and on a line. An error that never exceeds rounding is exact, and its slope counts as infinite.
-    Large steps may leave the domain; an error that is not finite at a small step fails. In single precision, with its
+    Large steps may leave the domain. An error that is not finite at a small step fails. In single precision, with its
     smaller range, steps are closer together, and rounding is estimated at the smallest steps: a bound by the size
     alone would hide half of the range. It grows with a `power` of the step. The check also fails if the last term
     that the error lacks, a `claim` times the power before the expected one, could be wrong by a tenth unnoticed,

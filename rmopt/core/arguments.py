@@ -228,7 +228,7 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
                     cure = f"{own[0]} is a parameter of {kind.__name__}"
                 cure = cure or f"it takes {', '.join(taken)}"
                 if given and isinstance(given[0], tuple):
-                    cure = f"give one by one what stands in {shown(given[0])}"
+                    cure = f"give the entries of {shown(given[0])} one by one"
                 owner = kind.__name__ + f".{name}" * (name != "__init__")
                 raise InvalidInputError(f"{owner} {reason}; {cure}.") from None
             # The error comes from inside the method.

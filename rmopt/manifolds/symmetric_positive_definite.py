@@ -83,7 +83,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     Tangent vectors are symmetric arrays ξ. With ``field="complex"`` both are Hermitian, in d² dimensions.
 
     "affine-invariant"
-        tr(W⁻¹ξ W⁻¹η) (Bhatia 2007). Invariant to changes of basis; singular matrices are infinitely far away. For
+        tr(W⁻¹ξ W⁻¹η) (Bhatia 2007). Invariant to changes of basis. Singular matrices are infinitely far away. For
         coordinate descent over single rows and columns use `PositiveDefinite`, which is the same.
     "log-euclidean"
         That of the logarithm log W in flat space (Arsigny et al. 2007). Singular matrices are infinitely far away.

@@ -157,7 +157,7 @@ def test_run_prints_a_table_and_the_files(call: Any) -> None:
         "naive gradient descent 0.0983 – 12.35 –", "LORETA-1 0.6458 1.0000 – 600,000",
     ]  # fmt: skip
     assert lines[8:] == [
-        "", "What the paper says of its own data, on digits:", "- undecided: it learns (nothing)",
+        "", "Claims of the paper, tested on digits:", "- undecided: it learns (nothing)",
         "", "Written to here:", "  model.txt", "  result.json",
     ]  # fmt: skip
     assert max(map(len, lines)) <= 80
@@ -256,7 +256,7 @@ def test_best_is_a_command_with_the_options_of_experiments(call: Any) -> None:
     assert (found["data"], found["parameters"], found["seed"]) == ("a.csv", {"minutes": 2.0}, 3)
     assert json.loads(Path("here/result.json").read_text()) == found
     help_text = call("best", "--help").out
-    assert "FILE: as rmopt data takes it." in help_text
+    assert "FILE: ratings, texts or a table, as for rmopt data." in help_text
     assert "--quiet" in help_text
 
 
@@ -269,7 +269,7 @@ def test_errors_of_the_program_keep_their_traceback() -> None:
     ("options", "expected"),
     [
         ([], "nothing was saved."),
-        (["--saves"], "what was saved is in here: checkpoint.npz; continue with --resume --out here."),
+        (["--saves"], "saved in here: checkpoint.npz; continue with --resume --out here."),
     ],
 )
 def test_an_interrupted_run_says_what_is_left(call: Any, options: list[str], expected: str) -> None:
@@ -317,7 +317,7 @@ def test_list_says_what_data_sets_are_and_which_plug_in_is_broken(call: Any) -> 
     assert called.status == 0
     assert "fake Compare three methods that learn nothing." in text
     assert "broken cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'" in text
-    assert "Data sets: digits Load the 1797 handwritten digits" in text
+    assert "Data sets: digits 1797 handwritten digits" in text
     assert max(map(len, called.out.splitlines())) <= 80
     content = json.loads(call("list", "--json").out)
     assert [entry["name"] for entry in content["datasets"]] == ["digits"]

@@ -155,7 +155,7 @@ def toward(manifold: Any, point: Any, other: Any) -> Any:
 
 
 class Stand(NamedTuple):
-    """Where a run stands.
+    """The state of a run.
 
     Attributes
     ----------

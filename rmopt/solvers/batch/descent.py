@@ -51,7 +51,7 @@ class GradientSolver(CheckedValue, Solver):
         The manifold's default transport unless given.
     threads : int, optional
         The largest number of threads of numpy's BLAS in a run, by default unchanged. Equal numbers give bit-identical
-        results; `Result.threads` holds it.
+        results. `Result.threads` holds it.
 
     See Also
     --------
