@@ -69,7 +69,7 @@ class GossipMatrixCompletion(CompletionEstimator):
         Number of agents, with nearly equal shares of consecutive columns. None means 5, at most the number of
         columns.
     rho : float or "auto"
-        Weight ρ of the agreement; "auto" means a tenth of the agents' mean curvature.
+        Weight ρ of the agreement. "auto" means a tenth of the agents' mean curvature.
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
@@ -95,7 +95,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     Attributes
     ----------
     components_, weights_, mean_, row_effects_, column_effects_
-        As of `RTRMC`; the basis is that of the Fréchet mean of the agents' subspaces.
+        As of `RTRMC`. The basis is that of the Fréchet mean of the agents' subspaces.
     known_, row_names_, column_names_
         As of `RTRMC`.
     agents_ : Parts
@@ -188,7 +188,7 @@ class RTRMC(BatchCompletion):
         The least and the largest possible value of an entry, such as `limits` of a bundle: predictions are clipped to
         them, and other entries are refused.
     handle_unknown : {"error", "mean"}
-        How to treat rows and columns unknown to `fit`; "mean" predicts the mean, with a warning.
+        How to treat rows and columns unknown to `fit`. "mean" predicts the mean, with a warning.
     random_state : int, RandomState or None
         The source of the truncated SVD's start. Equal integers give identical results.
     lam : float
