@@ -91,7 +91,7 @@ def evaluate_retrieval(
     ks : sequence of int
         The positions for precision at k, at least 1.
     queries : array of int, optional
-        Row numbers of the queries; all documents by default.
+        Row numbers of the queries, by default all documents.
     n_jobs : int, optional
         Threads, -1 for all cores: `score_block` is called in several at once, and each holds a block. The result is
         the same for any number.

@@ -42,7 +42,7 @@ def methods_option(names: Iterable[str]) -> Any:
 
 
 def rank_option(usual: str) -> Any:
-    """Return the option ``--rank`` of an experiment, by default empty or None; see `ranks_within`."""
+    """Return the option ``--rank`` of an experiment, by default empty or None (see `ranks_within`)."""
     about = f"Rank, or several separated by commas; by default {usual}, or less if the data allow no more."
     return Option("--rank", "--ranks", help=about)
 

@@ -206,7 +206,7 @@ def rotation(skew: Array) -> Array:
 
 
 def rotation_log(Q: Array) -> Array:
-    """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles.
+    """Return the skew-symmetric logarithm of a rotation, from planes that it turns, exact at all angles.
 
     For a unitary matrix it is skew-Hermitian. Several matrices are treated on the host, one by one.
     """

@@ -137,9 +137,9 @@ class LinkPrediction(PairwiseDistance):
     """A loss of the scores min(t(x), t(y)) − d(x, y) of pairs, which are positive for a link.
 
     Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x
-    and an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
-    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link,
-    h̃(min(t(x), t(y)) − d) is not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
+    and an embedded threshold. They print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
+    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link, h̃(min(t(x),
+    t(y)) − d) is not convex. It costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
 
     W = YYᵀ is p × p with p = n_features + 1: features and threshold.
 

@@ -189,7 +189,7 @@ class ClassBundle(Split):
         Parameters
         ----------
         seed : int
-            At least 0; equal seeds give equal splits.
+            At least 0. Equal seeds give equal splits.
         test_fraction : float
             The held-out share of every class, strictly between 0 and 1.
 

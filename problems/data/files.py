@@ -43,7 +43,7 @@ def suffix_of(path: Path) -> str:
 
 
 def read_file(path: Path) -> Table:
-    """Read a file, or a folder of texts, as a whole; see `read_tables`."""
+    """Read a file, or a folder of texts, as a whole (see `read_tables`)."""
     [table] = read_tables(path, sys.maxsize - 1)
     return table
 
@@ -306,7 +306,7 @@ def read_svmlight(
         Defaults to the largest number in the lines, or to the first line of extreme classification files: rows,
         features, labels.
     zero_based : bool or "auto"
-        Whether features count from 0; with "auto" if there is a feature 0.
+        Whether features count from 0. "auto" means if there is a feature 0.
     several : bool, optional
         Whether rows have several labels. By default this is detected, and only labels that occur are used.
     """

@@ -175,7 +175,7 @@ class BiasedALS(PointCompletion):
     Parameters
     ----------
     rank : int
-        The rank; 0 means effects alone.
+        The rank. 0 means effects alone.
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
@@ -277,7 +277,7 @@ class ImplicitALS(PointCompletion):
     limits : (float, float), optional
         Predictions are clipped to them.
     handle_unknown : {"error", "mean"}
-        How to treat rows and columns unknown to `fit`; "mean" predicts 0, with a warning.
+        How to treat rows and columns unknown to `fit`. "mean" predicts 0, with a warning.
     random_state : int, RandomState or None
         The source of the start. Equal integers give identical results, with any number of threads.
     weights : {"bm25", "log", "counts", "ones"}

@@ -125,7 +125,7 @@ class CompletionModel(Saved, Estimator):
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
-        """Return predictions for pairs; m and n mean an unknown row and column."""
+        """Return predictions for pairs, with m and n for an unknown row and column."""
 
     @abstractmethod
     def _factors(self) -> tuple[Array, Array]:
@@ -447,7 +447,7 @@ class CompletionModel(Saved, Estimator):
         return float(np.sqrt(np.mean(gaps**2)))
 
     def _entries(self, ratings: Any, y: Any) -> tuple[Array, Array, Array]:
-        """Return numbers of rows and columns, and values; see `_pairs`."""
+        """Return numbers of rows and columns, and values (see `_pairs`)."""
         check_is_fitted(self, "known_")
         if y is not None:
             rows, columns = self._pairs(ratings)

@@ -234,7 +234,7 @@ class MultitaskSubspace(TaskRegressions):
         For "gossip": number of agents, with nearly equal shares of consecutive tasks. None means 6, at most the
         number of tasks.
     rho : float or "auto"
-        For "gossip", as are all parameters up to `init`; see `GossipMatrixCompletion`.
+        For "gossip", as are all parameters up to `init` (see `GossipMatrixCompletion`).
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float

@@ -228,7 +228,7 @@ class _Cost:
         return _relative(np.asarray(found), expected, self.size)
 
     def terms(self) -> Array:
-        """Return all terms as rows; laws of terms do not apply if the cost is a stream or not a sum."""
+        """Return all terms as rows. Laws of terms do not apply if the cost is a stream or not a sum."""
         if isinstance(self.cost, FiniteSum) and self.cost.n_terms is not None:
             if self.cost.term_width == 1:
                 return np.arange(self.cost.n_terms)[:, None]

@@ -63,7 +63,7 @@ class Check:
 
     @property
     def numbers(self) -> str:
-        """Measured and expected values, such as ``2.001, expected 2``; empty if nothing was measured."""
+        """Measured and expected values, such as ``2.001, expected 2``, empty if nothing was measured."""
         if np.isnan(self.measured):
             return ""
         limit = "expected" if self.steps is not None else "at most"

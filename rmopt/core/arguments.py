@@ -37,7 +37,7 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a finite real number within bounds as a float; `least` and `most` are allowed values.
+    """Return a finite real number within bounds as a float, with `least` and `most` included.
 
     Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
     ``lam = 'x' must be a number of at least 0.``

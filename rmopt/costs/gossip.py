@@ -128,7 +128,7 @@ class GossipCost(FiniteSum):
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Parts, terms: Array) -> BlockDiagonal:
-        """Return the gradient of the sum over some edges; negative numbers are padding.
+        """Return the gradient of the sum over some edges, with negative numbers as padding.
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
         """

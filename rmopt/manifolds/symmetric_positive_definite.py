@@ -169,7 +169,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return ns.real_dot(flat[0], flat[-1])
 
     def _flat(self, point: Array, *vectors: Array) -> list[Array]:
-        """Return the coordinates of tangent vectors; a run caches the last few."""
+        """Return the coordinates of tangent vectors, of which a run caches the last few."""
         if (kept := self._kept) is None or ns.is_traced(point):
             return self._metric.flat(point, *vectors)
         if id(point) not in kept:
