@@ -16,7 +16,7 @@ from problems.threads import in_pieces
 from problems.validation import table_of_numbers
 from rmopt.core import AgentSum, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, numbers, sequence
+from rmopt.core.arguments import integer, number, numbers, one_of, sequence
 from rmopt.core.matrices import sound
 from rmopt.core.memo import Memo
 from rmopt.linalg import scaled_inverse
@@ -25,6 +25,8 @@ Task = tuple[Array, Array]
 
 # Pieces of columns that may run in parallel, in a fixed number, so that rounding does not depend on the machine.
 PIECES = 8
+# The entries that λ draws to 0.
+PENALTIES = ("unknown", "all")
 # Gathering a row of U for an entry takes as long as this many products.
 GATHERED = 200
 
@@ -141,6 +143,8 @@ class MatrixCompletion(OwnedData):
         Number of agents, with consecutive, nearly equal shares of the columns.
     lam : float
         λ, from 0 to below ½, which draws unknown entries towards 0.
+    penalty : {"unknown", "all"}
+        With "all", λ ‖U Wᵀ‖² instead of the second term, which draws known entries towards 0 too.
 
     Raises
     ------
@@ -160,10 +164,11 @@ class MatrixCompletion(OwnedData):
     (True, True)
     """
 
-    def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
+    def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0, penalty: str = "unknown") -> None:
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         parts = {agent: known_entries(part) for agent, part in parts.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, below=0.5))
+        self.weight = 1.0 - 2.0 * lam * (one_of("penalty", penalty, PENALTIES) == "unknown")
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
@@ -178,7 +183,7 @@ class MatrixCompletion(OwnedData):
         inner = W, *_ = np.empty((n, r)), np.empty((n * keep, r, r)), np.empty(part.nnz * keep)
         cuts = self._cuts(part)
         parts = np.zeros((len(cuts) - 1, *U.shape))
-        given = part.known, U, U.T @ U, self.lam
+        given = part.known, U, U.T @ U, self.lam, self.weight
 
         def solve(i: int, first: int, last: int) -> tuple[float, int]:
             return kernels.solve_piece(*given, first, last, inner, parts[i])
@@ -207,7 +212,7 @@ class MatrixCompletion(OwnedData):
         part = self.parts[agent]
         cuts, turned = self._cuts(part), E.T @ U
         rates, parts = np.empty_like(solved.W), np.zeros((len(cuts) - 1, *U.shape))
-        given = part.known, U, turned + turned.T, self.lam
+        given = part.known, U, turned + turned.T, self.lam, self.weight
 
         def turn(i: int, first: int, last: int) -> None:
             kernels.turn_piece(*given, first, last, solved.inner, E, rates, parts[i])

@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from problems.subspace.completer import PointCompletion
-from problems.subspace.cost import KnownEntries, MatrixCompletion
+from problems.subspace.cost import PENALTIES, KnownEntries, MatrixCompletion
 from problems.subspace.training import GossipPlan, gossip
 from problems.validation import file_path
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, integer, number, optional
+from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.linalg import lanczos_svd
 from rmopt.manifolds import Grassmann
@@ -30,6 +30,7 @@ class CompletionEstimator(PointCompletion):
 
     _: KW_ONLY
     lam: Annotated[float, bounded(number, least=0, below=0.5)] = 0.01
+    penalty: Annotated[str, bounded(one_of, PENALTIES)] = "unknown"
 
     n_agents = 1
 
@@ -40,7 +41,7 @@ class CompletionEstimator(PointCompletion):
     def _learn(self, table: KnownEntries, seed: int) -> None:
         self.mean_ = float(table.data.mean())
         n_agents = self.n_agents or min(N_AGENTS, table.shape[1])
-        tasks = MatrixCompletion(table.with_values(table.data - self.mean_), n_agents, self.lam)
+        tasks = self._tasks(table, n_agents)
         basis = self.learn(tasks, seed)
         empty = np.bincount(table.indices, minlength=len(basis)) == 0
         if basis[empty].any():
@@ -51,8 +52,10 @@ class CompletionEstimator(PointCompletion):
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        tasks = MatrixCompletion(table.with_values(table.data - self.mean_), 1, self.lam)
-        return tasks.weights(self.components_, 0), np.zeros(table.shape[1])
+        return self._tasks(table, 1).weights(self.components_, 0), np.zeros(table.shape[1])
+
+    def _tasks(self, table: KnownEntries, n_agents: int) -> MatrixCompletion:
+        return MatrixCompletion(table.with_values(table.data - self.mean_), n_agents, self.lam, self.penalty)
 
 
 @dataclass(eq=False, repr=False)
@@ -73,6 +76,8 @@ class GossipMatrixCompletion(CompletionEstimator):
         Equal integers give identical results.
     lam : float
         λ, which draws unknown entries towards 0.
+    penalty : {"unknown", "all"}
+        The entries that λ draws towards 0.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
         The links between agents.
@@ -188,6 +193,8 @@ class RTRMC(BatchCompletion):
         The source of the truncated SVD's start. Equal integers give identical results.
     lam : float
         λ, from 0 to below ½, which draws unknown entries towards 0.
+    penalty : {"unknown", "all"}
+        The entries that λ draws towards 0.
     max_iter : int
         The largest number of iterations. `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
         need more for a fit to rounding.
@@ -244,7 +251,7 @@ class RCGMC(BatchCompletion):
 
     Parameters
     ----------
-    rank, limits, handle_unknown, random_state, lam, max_iter, tol : optional
+    rank, limits, handle_unknown, random_state, lam, penalty, max_iter, tol : optional
         As in `RTRMC`.
 
     Attributes
