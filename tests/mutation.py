@@ -346,7 +346,7 @@ TABLE = (
     )),
     ("formula", "problems/coembedding/kernels.py",
      "test_tags.py::test_equation_14_as_it_stands", (
-        ("tags-of-a-post", "        odds[mine] = 0.0\n        # So", "        # So"),
+        ("tags-of-a-post", "        odds[mine] = 0.0\n        # The", "        # The"),
     )),
 
     ("optimum", "problems/coembedding/kernels.py",
