@@ -30,7 +30,7 @@ from rmopt.solvers import LBFGS, RankIncremental
 
 # Table 1: rows, and labels, the most frequent ones.
 SIZES = {"generated-yeast": (2_417, 14), "generated-mediamill": (3_000, 30), "generated-corel5k": (4_609, 30)}
-SPLITS = {
+SPLITS = {"generated-yeast": 3, "generated-mediamill": 1, "generated-corel5k": 1}
     "emotions": 10,
     "scene": 10,
     "generated-yeast": 10,
