@@ -31,12 +31,6 @@ from rmopt.solvers import LBFGS, RankIncremental
 # Table 1: rows, and labels, the most frequent ones.
 SIZES = {"generated-yeast": (2_417, 14), "generated-mediamill": (3_000, 30), "generated-corel5k": (4_609, 30)}
 SPLITS = {"generated-yeast": 3, "generated-mediamill": 1, "generated-corel5k": 1}
-    "emotions": 10,
-    "scene": 10,
-    "generated-yeast": 10,
-    "generated-mediamill": 3,
-    "generated-corel5k": 3,
-}
 
 
 class Timed(Coembedding):
@@ -49,14 +43,14 @@ class Timed(Coembedding):
 
 @pytest.mark.parametrize("name", SPLITS)
 def test_tables_2_to_4(measured: Any, tmp_path: Path, name: str) -> None:
-    """Hamming score, micro-F1 and macro-F1, in percent, on random splits with 1,000 training rows (emotions: 395)."""
+    """Hamming score, micro-F1 and macro-F1, in percent, on random splits with 1,000 training rows."""
     measured(tables, Path(os.environ.get("RMOPT_CELLS", tmp_path)) / name, name)
 
 
 def tables(folder: Path, name: str) -> list[dict[str, Any]]:
     folder.mkdir(parents=True, exist_ok=True)
     experiment = Timed(
-        data=generated(folder, name) if name in SIZES else name, seeds=SPLITS[name],
+        data=generated(folder, name), seeds=SPLITS[name],
         betas="0.5,1,2,5,10,20,50", folds=3, resume=True,
         methods="ila,br-svm,br-lr,clr-svm,clr-lr,cc-svm,cc-lr",
     )  # fmt: skip
