@@ -1,4 +1,4 @@
-"""Draws curves of growth, and times of other libraries over ours, that the benchmarks kept."""
+"""Draws curves of growth and of training, and times of other libraries over ours, that the benchmarks kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from sphinx.application import Sphinx
 
-from problems.palette import COLOURS, MARKERS
+from problems.palette import COLOURS, MARKERS, Panel, draw_panels
 
 FLOOR = "touch loop, µs"
 # The table, its abscissa and its ordinate, and a title.
@@ -141,14 +141,41 @@ def growth() -> Figure:
     return figure
 
 
+def by_time() -> Figure:
+    """Draw the precision of label ranking against seconds of training, by rank; what has none is in all panels."""
+    rows = rows_of(kept("ranking_curves")["tables"]["test_by_time"])
+    rows.sort(key=lambda row: (not row["method"].startswith("LORETA"), row["rank"] is None, row["rank"]))
+    seconds = {float(key[:-2]): key for key in rows[0] if key.endswith(" s") and key[0].isdigit()}
+    panels = []
+    for rank in dict.fromkeys(row["rank"] for row in rows if row["rank"]):
+        lines = {
+            row["method"]: [(second, row[key]) for second, key in seconds.items()]
+            for row in rows
+            if row["rank"] in (rank, None)
+        }
+        panels.append(Panel(f"seconds of training, rank {rank}", "mean average precision", lines, "x"))
+    figure = Figure(figsize=(11.0, 4.4))
+    draw_panels(
+        figure,
+        panels,
+        "Generated rows of ImageNet's shape: means of five sets to the dotted line, then one set",
+    )
+    for axes in figure.axes:
+        axes.set_xticks(list(seconds), [f"{second:g}" for second in seconds])
+        axes.minorticks_off()
+        axes.axvline(2.0, color="0.5", linewidth=1.0, linestyle=":")
+    return figure
+
+
 def draw(app: Sphinx, config: Any) -> None:
-    """Write ``agents.svg``, ``growth.svg`` and ``rivals.svg``."""
+    """Write the pictures."""
     folder = Path(app.srcdir) / "_generated"
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "rmopt"}):
-        for made in (agents, growth, rivals):
+        for made in (agents, by_time, growth, rivals):
             figure = made()
-            figure.tight_layout()
+            if figure.get_layout_engine() is None:
+                figure.tight_layout()
             figure.savefig(folder / f"{made.__name__}.svg", metadata={"Date": None})
 
 
