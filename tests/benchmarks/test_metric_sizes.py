@@ -1,0 +1,153 @@
+"""COMET at the draft's sizes: 5,000 features and 100,000 triplets of text, 135,000 triplets of images.
+
+Run with RMOPT_DATA_HOME and in parts of some minutes, of which the choices are the first:
+``pytest -o addopts= -s --keep tests/benchmarks/test_metric_sizes.py -k test_choices``. Each method has a process of
+its own. The four classes of 20 Newsgroups are comp, rec, sci and talk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from problems.comparison import listed
+from problems.data import load
+from problems.data.bundles import ClassBundle
+from problems.data.text import informative_unit_rows
+from problems.metric.experiment import METHODS, Metric, form, precision
+from rmopt.core.streams import Stream, generator
+from rmopt.experiments import Run
+from rmopt.solvers import Recorder
+
+pytestmark = pytest.mark.skipif("RMOPT_DATA_HOME" not in os.environ, reason="RMOPT_DATA_HOME is not set.")
+
+KEPT = Path(__file__).parents[2] / "docs" / "measured" / "metric_sizes.json"
+RIVALS = "euclidean", "lda", "hdsl", "lego", "boost", "comet"
+GROUPS = np.repeat([-1, 0, -1, 1, 2, -1, 3], [1, 5, 1, 4, 4, 1, 4])
+# Rows, features and triplets by which parameters are chosen.
+FEW, FEATURES, TRIPLETS = 2_000, 500, 15_000
+# Learners of BoostMetric after which it is measured; the draft gives it 8 for each feature.
+LEARNERS, MOST = (25, 50, 100, 200, 400, 800, 1_600), {500: 4_000, 1_000: 1_600, 1_500: 1_600, 5_000: 800}
+PASSES = {500: 8, 1_000: 12, 1_500: 8, 5_000: 6}
+DEPTHS = range(1, 51)
+
+
+def classes(data: str, features: int, seed: int) -> ClassBundle:
+    bundle = load(data, None, ClassBundle)
+    if data == "news20":
+        y, rows = GROUPS[bundle.y], GROUPS[bundle.y] >= 0
+        bundle = ClassBundle("news20, 4 groups", bundle.source, bundle.X[rows], y[rows], bundle.test[rows])
+    return informative_unit_rows(bundle.resplit(seed, 0.2), features)
+
+
+@pytest.mark.parametrize("method", RIVALS[1:])
+@pytest.mark.parametrize("data", ["news20", "generated-rcv1", "caltech101"])
+def test_choices(measured: Any, tmp_path: Path, data: str, method: str) -> None:
+    """Parameters, by precision at 10 in two folds of 2,000 training rows: 500 features, 15,000 triplets."""
+    measured(choices, tmp_path, data, method)
+
+
+def choices(folder: Path, data: str, method: str) -> list[dict[str, Any]]:
+    bundle = classes(data, FEATURES, 0)
+    some = np.random.default_rng(0).permutation(np.flatnonzero(bundle.train))[:FEW]
+    np.savez(folder / "few.npz", X=bundle.X[some].toarray(), y=bundle.y[some])
+    experiment, rows = Metric(
+        data=str(folder / "few.npz"), features=0, triplets=TRIPLETS, seeds=1, select="first", folds=2, methods=method
+    ), []  # fmt: skip
+    experiment.draw = rows.extend  # type: ignore[method-assign]
+    experiment(Run("choices", 0, folder, quiet=True))
+    return [
+        {"data": bundle.name, "method": row.label, "parameters": row.models[0]["parameters"]} for row in rows
+    ]
+
+
+def parameters(data: str, method: str) -> dict[str, Any]:
+    parts = json.loads((KEPT / "metric_sizes.json").read_text(encoding="utf-8"))["tables"]["test_choices"][
+        "parts"
+    ]
+    return parts[f"{data}-{method}"]["rows"][0]["parameters"] if method != "euclidean" else {}
+
+
+@pytest.mark.parametrize("method", RIVALS)
+@pytest.mark.parametrize("features", [500, 1_500, 5_000])
+@pytest.mark.parametrize("data", ["news20", "generated-rcv1"])
+def test_text(measured: Any, data: str, features: int, method: str) -> None:
+    """Text in four classes, 100,000 triplets: CPU seconds on one core, the peak of the process, precision."""
+    measured(alone, data, features, 100_000, method, 0)
+
+
+@pytest.mark.parametrize("method", RIVALS)
+@pytest.mark.parametrize("seed", range(5))
+def test_images(measured: Any, seed: int, method: str) -> None:
+    """Caltech-101, 1,000 features, 135,000 triplets."""
+    measured(alone, "caltech101", 1_000, 135_000, method, seed)
+
+
+def alone(*how: Any) -> list[dict[str, Any]]:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(learned, *how).result()
+
+
+def learned(data: str, features: int, triplets: int, name: str, seed: int) -> list[dict[str, Any]]:
+    bundle, chosen = classes(data, features, seed), parameters(data, name)
+    X, y, tests, labels = (
+        bundle.X[bundle.train],
+        bundle.y[bundle.train],
+        bundle.X[bundle.test],
+        bundle.y[bundle.test],
+    )
+    more = {"boost": {"max_iter": MOST[features]}, "comet": {"n_epochs": PASSES[features]}}.get(name, {})
+    metric, used, passes = METHODS[name].made(chosen | more, random_state=seed), [0.0], []
+
+    def found(W: Any, rows: Any = tests) -> dict[str, Any]:
+        return {
+            "at": list((all := precision(metric, W, rows, labels, DEPTHS)).precision_at.values()),
+            "map": all.map,
+        }
+
+    def watch(W: Any) -> float:
+        used[0] -= time.process_time()
+        passes.append(found(W)["at"])
+        used[0] += time.process_time()
+        return passes[-1][9]
+
+    how: dict[str, Any] = {}
+    if name == "comet":
+        how = {
+            "recorder": Recorder(
+                {"P@10": watch}, at=range(features, features * PASSES[features] + 1, features)
+            )
+        }
+    begun = time.process_time()
+    if hasattr(metric, "learn"):
+        drawn = metric.sampler(X, y).draw(generator(seed, Stream.TRIPLETS), 0, triplets)
+        W, rows = metric.learn(X, drawn, seed, **how), tests
+    else:
+        W, rows = form(metric.fit(X, y), tests)
+    seconds = time.process_time() - begun - used[0]
+    peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e6
+    about = {"data": bundle.name, "features": features, "seed": seed, "method": METHODS[name].label}
+    ends: list[tuple[int | None, Any]] = [(None, W)]
+    if name == "boost":
+        made = metric.learners_
+        ends = [
+            (count, made[:count].T @ made[:count]) for count in (*LEARNERS, len(made)) if count <= len(made)
+        ]
+    table = []
+    for learners, W in dict(ends).items():
+        now = found(W, rows)
+        last = learners in (None, ends[-1][0])
+        table.append(about | {
+            "learners": learners, "one core, s": seconds if last else None, "peak, GB": peak if last else None,
+            **{f"P@{k}": now["at"][k - 1] for k in (1, 10, 50)}, "mAP": now["map"], "chosen": listed(chosen) or "–",
+            "at": now["at"], "passes": passes,
+        })  # fmt: skip
+    return table
