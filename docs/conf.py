@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -39,7 +41,7 @@ extensions = [
     "measured",
     "used_on",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "extend/template"]
 templates_path = ["_templates"]
 # A word in single backticks is code, and a link where the code has a page.
 default_role = "py:obj"
@@ -68,8 +70,10 @@ sphinx_gallery_conf = {
     "filename_pattern": r"\.py$",
     "within_subsection_order": "FileNameSortKey",
     "capture_repr": (),
+    "reset_modules": ("matplotlib", "drawn.use_palette"),
     "abort_on_example_error": True,
-    "download_all_examples": False,
+    # The index of the tutorials groups them itself.
+    "copyfile_regex": r"index\.rst",
     "show_memory": False,
     "backreferences_dir": "api/backreferences",
     "doc_module": ("rmopt", "problems"),
@@ -107,9 +111,22 @@ def skip_inherited(app: Any, what: str, name: str, member: Any, *_: Any) -> bool
     return True if theirs or (name.startswith("set_") and name.endswith("_request")) else None
 
 
-def read_home_last(app: Any, env: Any, names: list[str]) -> None:
-    """Read the home page after the pages that draw its pictures."""
-    names.sort(key="index".__eq__)
+def pack_template(app: Any, config: Any) -> None:
+    """Write the template of a package as one file to download."""
+    with tempfile.TemporaryDirectory() as folder:
+        packed = shutil.copytree(
+            HERE / "extend" / "template",
+            Path(folder) / "my-parts",
+            ignore=shutil.ignore_patterns("__pycache__", ".*"),
+        )
+        target = HERE / "_generated" / "my-parts"
+        target.parent.mkdir(exist_ok=True)
+        shutil.make_archive(str(target), "zip", packed.parent)
+
+
+def read_shows_last(app: Any, env: Any, names: list[str]) -> None:
+    """Read pages that show pictures of others after those that draw them."""
+    names.sort(key=("index", "learn/lecturers").__contains__)
 
 
 def end_code_with_its_last_line(app: Any, doctree: Any) -> None:
@@ -122,6 +139,7 @@ def end_code_with_its_last_line(app: Any, doctree: Any) -> None:
 
 def setup(app: Any) -> None:
     """Connect the above."""
+    app.connect("config-inited", pack_template)
     app.connect("autodoc-skip-member", skip_inherited)
     app.connect("doctree-read", end_code_with_its_last_line)
-    app.connect("env-before-read-docs", read_home_last)
+    app.connect("env-before-read-docs", read_shows_last)

@@ -55,7 +55,7 @@ def draw_panels(figure: Any, panels: Sequence[Panel], title: str) -> None:
         for label, points in panel.lines.items():
             look, (x, y, *error) = style(labels.index(label)), np.array(points, dtype=float).T
             if np.isnan(x[0]):
-                legend[label] = axes.axhline(y[0], color=look["color"], linestyle="--")
+                legend[label] = axes.axhline(y[0], linestyle="--", clip_on=False, **look)
             else:
                 legend[label] = axes.errorbar(x, y, *error, **look)
         scales = {f"{name}scale": "log" for name in panel.logarithmic}

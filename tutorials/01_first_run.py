@@ -2,6 +2,9 @@
 A first run
 ===========
 
+**Beginner, 10 minutes.** You learn to run an experiment from the command line and from Python, and to read
+its results. Before this: nothing.
+
 `rmopt run similarity` learns which texts are alike, compares several methods on random splits, and writes
 what it found into a folder. The texts are the documentation of scipy's functions, which every installation
 has. Here the same is done from Python, and the parts are named on the way.

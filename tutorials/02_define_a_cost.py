@@ -2,6 +2,9 @@
 Define a cost
 =============
 
+**Beginner, 15 minutes.** You learn to write a cost, first with automatic derivatives and then by hand, and to
+check its gradient. Before this: :doc:`Riemannian optimisation in twenty minutes </learn/twenty_minutes>`.
+
 A cost is a value and a Euclidean gradient; the manifold turns the gradient into its own. This tutorial
 completes a matrix from some of its entries, first with automatic derivatives, then by hand, then for solvers
 that look at one entry a step.

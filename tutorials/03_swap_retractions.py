@@ -2,6 +2,9 @@
 Swap retractions and see the order
 ==================================
 
+**Intermediate, 10 minutes.** You learn to exchange retractions, and to see their order as a slope. Before
+this: :doc:`Retractions and their order </learn/retractions>`.
+
 A retraction moves from a point along a tangent vector and ends on the manifold. It agrees with the geodesic
 to first or to second order; the order shows as a slope. Any solver takes any retraction that fits the
 manifold's points.

@@ -2,6 +2,9 @@
 Swap solvers
 ============
 
+**Intermediate, 15 minutes.** You learn to run one problem with stochastic, coordinate and full-gradient
+solvers, and to compare them. Before this: :doc:`Define a cost <02_define_a_cost>`.
+
 One problem, many solvers: stochastic gradient descent over samples, coordinate descent over rows and columns, and
 the full-gradient solvers, which all run in one loop. The problem is to estimate the inverse covariance of
 normal samples.

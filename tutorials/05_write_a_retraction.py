@@ -2,6 +2,9 @@
 Write a retraction
 ==================
 
+**Intermediate, 15 minutes.** You learn to write a retraction, to measure its order and to raise it. Before
+this: :doc:`Swap retractions and see the order <03_swap_retractions>`.
+
 A retraction is a small class: what it moves, its order, and one method. This tutorial writes a cheap one for
 matrices of one rank, measures its order, finds that it is 1, and makes it 2.
 """
@@ -73,12 +76,12 @@ print(*second, sep="\n")
 
 figure, axes = plt.subplots(figsize=(6, 3.8))
 for check, retraction in ((first[1], Factorwise()), (second[1], FactorwiseSecond())):
-    axes.loglog(
-        check.steps,
-        check.errors,
-        "o-",
-        label=f"{retraction.name}: slope {check.measured:.2f}",
+    slope = (
+        f"slope {check.measured:.2f}"
+        if np.isfinite(check.measured)
+        else "rounding only"
     )
+    axes.loglog(check.steps, check.errors, "o-", label=f"{retraction.name}: {slope}")
 axes.set_xlabel("step t")
 axes.set_ylabel("tangential part of R(x, tξ) − x − tξ")
 axes.legend()

@@ -2,6 +2,9 @@
 Write a manifold
 ================
 
+**Advanced, 20 minutes.** You learn to write a manifold, to check its properties and to run solvers on it.
+Before this: :doc:`Write a retraction <05_write_a_retraction>`.
+
 A manifold is a class with a dozen short methods: inner product, projection, random points, transport. This
 one is the Stiefel manifold, matrices with orthonormal columns, from nothing; `rmopt.manifolds.Stiefel` is a longer
 one. Its laws are then measured, and solvers run on it.

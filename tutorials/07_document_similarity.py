@@ -2,6 +2,9 @@
 Document similarity with LORETA: sparse and fast
 ================================================
 
+**Intermediate, 20 minutes.** You learn to train a similarity of documents, and to exchange each part of the
+method. Before this: :doc:`A first run <01_first_run>`.
+
 LORETA (Shalit, Weinshall and Chechik, 2012) learns a matrix of fixed rank from a stream of examples. Each
 step goes against the gradient of one example and is brought back to the manifold of rank-k matrices by a
 *retraction*. This tutorial learns a similarity of documents, exchanges the parts one by one, looks at what

@@ -2,6 +2,9 @@
 Metrics by coordinate descent: COMET
 ====================================
 
+**Intermediate, 15 minutes.** You learn to train a metric for nearest neighbours, and to compare it with other
+metrics. Before this: nothing, if you know scikit-learn.
+
 A metric is a positive definite matrix W. COMET (Atzmon, Shalit and Chechik 2015) learns it from triplets: a
 query, a row that should be similar to it, and one that should not. Each step moves one row and column of W,
 and a Schur complement tells exactly how far it may go, so W never leaves the cone and nothing is ever

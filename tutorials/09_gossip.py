@@ -2,6 +2,9 @@
 Subspaces by gossip
 ===================
 
+**Advanced, 20 minutes.** You learn to complete a matrix whose columns stay with several agents. Before this:
+:doc:`Low rank </learn/low_rank>`.
+
 Several agents hold columns of one matrix, and none may show its columns to another: ratings of different
 users, say. Each fits a subspace to its own columns and tells its neighbours that subspace, nothing else; the
 geometry of the Grassmann manifold says what it means for subspaces to agree (Mishra, Kasai, Jawanpuria and

@@ -2,6 +2,9 @@
 Co-embedding with a certificate: ILA
 ====================================
 
+**Intermediate, 20 minutes.** You learn to embed samples and labels in one space, and to read the certificate
+of the minimum. Before this: :doc:`Certificates of global optimality </learn/certificates>`.
+
 Samples, labels and a threshold are put into one Euclidean space, so that a label applies to a sample where it
 is nearer than the threshold. As a problem about the matrix of all inner products this is convex (Mirzazadeh,
 White, György and Schuurmans 2015), and a factor that grows from nothing finds its global minimum, with a

@@ -2,6 +2,9 @@
 Reproduce a figure of a paper
 =============================
 
+**Advanced, 15 minutes.** You learn to reproduce a figure of a paper on a small problem, and to hold its
+claims against numbers. Before this: :doc:`Subspaces by gossip <09_gossip>`.
+
 Figure 2 of the gossip paper (Mishra, Kasai, Jawanpuria and Saroop 2019) shows that agents who complete a
 matrix together reach both the noise and each other, and what becomes of that when the weight ρ of their
 agreement is far too large; figure 3 that they are ahead of D-LMaFit. A smaller matrix shows the same in

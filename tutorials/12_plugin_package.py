@@ -2,6 +2,9 @@
 Write a plug-in package
 =======================
 
+**Advanced, 15 minutes.** You learn to write a package whose experiment is a command of rmopt. Before this:
+:doc:`A first run <01_first_run>`.
+
 An experiment, a data set or an instance for the law tests need not live in rmopt. A package of your own
 registers them by entry points, and `rmopt run`, `rmopt list` and `rmopt check` find them. This tutorial
 writes a whole one: three files.

@@ -2,6 +2,9 @@
 Cameras that agree on their orientations
 ========================================
 
+**Beginner, 10 minutes.** You learn to estimate rotations from noisy pairs, and to prove that no others fit
+better. Before this: :doc:`Riemannian optimisation in twenty minutes </learn/twenty_minutes>`.
+
 Sixty cameras stand in a circle. Pairs that see the same things tell how one is turned against the other, with
 errors. What are their orientations? A chain of measurements adds up its errors; all measurements together, a
 problem on the rotation group, do not. At the end a certificate says that no other orientations fit better (Rosen,

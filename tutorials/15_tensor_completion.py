@@ -2,6 +2,9 @@
 Fill the gaps of a tensor
 =========================
 
+**Beginner, 10 minutes.** You learn to fill the gaps of a tensor by a tensor of low rank. Before this:
+:doc:`Low rank </learn/low_rank>`.
+
 Temperatures by day, hour and place: three axes, and most of the numbers are missing. A few patterns along each axis
 explain nearly all of it, so that the tensor has a low rank along each: it is a small core, each axis of which is
 multiplied by a matrix (Tucker). Such tensors are a manifold, on which few steps fill the gaps (Kressner, Steinlechner

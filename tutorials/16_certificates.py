@@ -2,6 +2,9 @@ r"""
 Minima with a proof: max-cut, and rotations
 ===========================================
 
+**Advanced, 20 minutes.** You learn to solve semidefinite programmes with thousands of rows, and to bound the
+distance to the optimum. Before this: :doc:`Certificates of global optimality </learn/certificates>`.
+
 Two hard problems have convex relaxations: semidefinite programmes over matrices :math:`W \succeq 0`. Interior points
 solve them up to some hundreds of rows. With :math:`W = YY^\top` and few columns in :math:`Y` a manifold does the same
 for thousands, and a certificate says at the end that no :math:`W` is better, or by how much at most.
@@ -205,13 +208,13 @@ for result, label in ((cut, "max-cut, 1000 nodes"), (turned, "100 rotations")):
     )
 left.set_xlabel("round")
 left.set_ylabel("certified relative gap")
-left.legend()
 right.semilogy(
     np.linalg.svd(cut.point, compute_uv=False), "o-", label="max-cut, 1000 nodes"
 )
 right.semilogy(np.maximum(lengths, 1e-9), "s-", label="100 rotations")
 right.set_xlabel("number")
 right.set_ylabel("singular values of Y")
+right.legend(loc="center")
 figure.tight_layout()
 plt.show()
 

@@ -22,6 +22,11 @@ from problems.palette import COLOURS
 STYLE = {"svg.hashsalt": "rmopt", "axes.prop_cycle": cycler(color=COLOURS), "savefig.bbox": "tight"}
 
 
+def use_palette(gallery: dict[str, Any], script: str) -> None:
+    """Give the figures of tutorials the colours of all others."""
+    matplotlib.rcParams["axes.prop_cycle"] = STYLE["axes.prop_cycle"]
+
+
 def run(example: doctest.Example, names: dict[str, Any], page: str) -> None:
     """Run one example of a page, and do without what it prints: the tests compare that."""
     with contextlib.redirect_stdout(io.StringIO()):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import rmopt as rmopt_package
+
+TEMPLATE = Path(__file__).parents[2] / "docs" / "extend" / "template"
 
 PYPROJECT = """
 [project]
@@ -58,13 +61,10 @@ def shrink(
 '''
 
 
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lay a package out as an installer does, so that nothing is downloaded or built."""
-    site = tmp_path_factory.mktemp("site")
-    project = tomllib.loads(PYPROJECT)["project"]
-    name = project["name"].replace("-", "_")
-    about = site / f"{name}-{project['version']}.dist-info"
+def register(site: Path, pyproject: str) -> None:
+    """Write what an installer leaves of a package beside its files, so that nothing is downloaded or built."""
+    project = tomllib.loads(pyproject)["project"]
+    about = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     about.mkdir()
     heading = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
     (about / "METADATA").write_text(heading)
@@ -72,6 +72,12 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for group, entries in project["entry-points"].items():
         lines += [f"[{group}]", *(f"{key} = {value}" for key, value in entries.items())]
     (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("site")
+    register(site, PYPROJECT)
     (site / "somebody_elses").mkdir()
     (site / "somebody_elses" / "__init__.py").touch()
     (site / "somebody_elses" / "shrink.py").write_text(EXPERIMENT, encoding="utf-8")
@@ -137,3 +143,16 @@ def test_a_pipe_that_knows_only_ascii(package: Path, tmp_path: Path) -> None:
     done = rmopt(package, tmp_path, "run", "shrink", encoding="ascii")
     assert (done.returncode, done.stderr) == (0, "")
     assert "shrink?3" in done.stdout
+
+
+def test_the_template_of_the_docs_takes_part(tmp_path: Path) -> None:
+    site = shutil.copytree(TEMPLATE, tmp_path / "site")
+    register(site, (site / "pyproject.toml").read_text(encoding="utf-8"))
+    checked = rmopt(site, tmp_path, "check", "my-parts")
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "order 2 of CholeskyQR()" in checked.stdout
+    assert "Hessian of Spread" in checked.stdout
+    options = "--methods cosine,subspace --seeds 1 --select none --json --out here"
+    ran = rmopt(site, tmp_path, "run", "similarity", *options.split())
+    rows = {row["method"]: row["map"] for row in json.loads(ran.stdout)["rows"]}
+    assert rows["subspace"] > rows["cosine"]

@@ -20,5 +20,6 @@ def test_a_label_has_one_look_and_one_entry() -> None:
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["b", "a"]
     assert left.lines[0].get_color() == right.lines[-1].get_color() != right.lines[0].get_color()
+    assert left.lines[0].get_marker() == right.lines[-1].get_marker() != right.lines[0].get_marker()
     assert (left.get_xscale(), right.get_xscale()) == ("linear", "log")
     assert (left.get_ylabel(), right.get_ylabel()) == ("y", "")

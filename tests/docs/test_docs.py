@@ -77,7 +77,9 @@ def test_a_command_of_the_docs_is_one(page: str, command: str) -> None:
 
 
 # Hours, no end, data that lie elsewhere, several processes, or what only the change on its page makes.
-ELSEWHERE = ("--data ", "--seeds", "serve ", "FOLDER", ".csv", ".py:", "check sphere", "check positive")
+ELSEWHERE = (
+    "--data ", "--seeds", "serve ", "FOLDER", ".csv", ".py:", "check sphere", "check positive", "check my-parts",
+)  # fmt: skip
 
 
 @pytest.mark.slow

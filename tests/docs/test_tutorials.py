@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,3 +42,12 @@ def test_they_are_numbered() -> None:
     assert [path.stem[:2] for path in TUTORIALS] == [
         f"{number:02}" for number in range(1, len(TUTORIALS) + 1)
     ]
+
+
+def test_each_is_on_the_index_and_says_for_whom_it_is() -> None:
+    index = (TUTORIALS[0].parent / "index.rst").read_text(encoding="utf-8")
+    form = r"\*\*(Beginner|Intermediate|Advanced), \d+ minutes\.\*\* You learn to .+\. Before this: .+\."
+    for path in TUTORIALS:
+        first = path.read_text(encoding="utf-8").split("\n\n")[1]
+        assert re.fullmatch(form, first.replace("\n", " ")), path.name
+        assert index.count(path.name) == 1
