@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_defaults import compared
 
 from problems.comparison import listed
 from problems.data import load
@@ -37,7 +38,7 @@ FEW, FEATURES, TRIPLETS = 2_000, 500, 15_000
 # Learners of BoostMetric after which it is measured; the draft gives it 8 for each feature.
 LEARNERS, MOST = (25, 50, 100, 200, 400, 800, 1_600), {500: 4_000, 1_000: 1_600, 1_500: 1_600, 5_000: 800}
 PASSES = {500: 8, 1_000: 12, 1_500: 8, 5_000: 6}
-DEPTHS = range(1, 51)
+DEPTHS, SHOWN = range(1, 51), (1, 10, 50)
 
 
 def classes(data: str, features: int, seed: int) -> ClassBundle:
@@ -105,49 +106,52 @@ def learned(data: str, features: int, triplets: int, name: str, seed: int) -> li
         bundle.y[bundle.test],
     )
     more = {"boost": {"max_iter": MOST[features]}, "comet": {"n_epochs": PASSES[features]}}.get(name, {})
-    metric, used, passes = METHODS[name].made(chosen | more, random_state=seed), [0.0], []
+    metric, aside, passes = METHODS[name].made(chosen | more, random_state=seed), [0.0], []
 
-    def found(W: Any, rows: Any = tests) -> dict[str, Any]:
-        return {
-            "at": list((all := precision(metric, W, rows, labels, DEPTHS)).precision_at.values()),
-            "map": all.map,
-        }
+    def found(W: Any, rows: Any = tests) -> Any:
+        return precision(metric, W, rows, labels, DEPTHS)
 
     def watch(W: Any) -> float:
-        used[0] -= time.process_time()
-        passes.append(found(W)["at"])
-        used[0] += time.process_time()
-        return passes[-1][9]
+        aside[0] -= time.process_time()
+        passes.append([found(W).precision_at[k] for k in SHOWN])
+        aside[0] += time.process_time()
+        return 0.0
 
-    how: dict[str, Any] = {}
-    if name == "comet":
-        how = {
-            "recorder": Recorder(
-                {"P@10": watch}, at=range(features, features * PASSES[features] + 1, features)
-            )
-        }
     begun = time.process_time()
     if hasattr(metric, "learn"):
+        every = Recorder({"": watch}, at=range(features, 10**6, features))
         drawn = metric.sampler(X, y).draw(generator(seed, Stream.TRIPLETS), 0, triplets)
-        W, rows = metric.learn(X, drawn, seed, **how), tests
+        W, rows = metric.learn(X, drawn, seed, **({"recorder": every} if name == "comet" else {})), tests
     else:
         W, rows = form(metric.fit(X, y), tests)
-    seconds = time.process_time() - begun - used[0]
+    seconds = time.process_time() - begun - aside[0]
     peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e6
-    about = {"data": bundle.name, "features": features, "seed": seed, "method": METHODS[name].label}
-    ends: list[tuple[int | None, Any]] = [(None, W)]
-    if name == "boost":
-        made = metric.learners_
-        ends = [
-            (count, made[:count].T @ made[:count]) for count in (*LEARNERS, len(made)) if count <= len(made)
-        ]
+    made = getattr(metric, "learners_", None)
+    ends = (
+        {None: W}
+        if made is None
+        else {n: made[:n].T @ made[:n] for n in (*LEARNERS, len(made)) if n <= len(made)}
+    )
     table = []
-    for learners, W in dict(ends).items():
-        now = found(W, rows)
-        last = learners in (None, ends[-1][0])
-        table.append(about | {
-            "learners": learners, "one core, s": seconds if last else None, "peak, GB": peak if last else None,
-            **{f"P@{k}": now["at"][k - 1] for k in (1, 10, 50)}, "mAP": now["map"], "chosen": listed(chosen) or "–",
-            "at": now["at"], "passes": passes,
+    for number, one in ends.items():
+        now, last = found(one, rows), number in (None, len(made) if made is not None else 0)
+        table.append({
+            "data": bundle.name, "features": features, "split": seed, "method": METHODS[name].label,
+            "learners": number, "one core, s": seconds if last else None, "peak, GB": peak if last else None,
+            **{f"P@{k}": now.precision_at[k] for k in SHOWN}, "mAP": now.map, "chosen": listed(chosen) or "–",
+            "at": list(now.precision_at.values()), "passes": passes,
         })  # fmt: skip
     return table
+
+
+def test_two_layers(measured: Any, tmp_path: Path) -> None:
+    """Caltech-101, 100 features, 10,000 triplets, five 80/20 splits: parameters by five folds of each training part."""
+    measured(two_layers, Path(os.environ.get("RMOPT_CELLS", tmp_path)))
+
+
+def two_layers(folder: Path) -> list[dict[str, Any]]:
+    experiment = Metric(
+        data="caltech101", features=100, triplets=10_000, seeds=5, select="each", folds=5, resume=True,
+        methods=",".join(RIVALS),
+    )  # fmt: skip
+    return compared(experiment, folder, "comet", **{f"precision_at_{k}": 1.0 for k in SHOWN}, map=1.0)
