@@ -145,7 +145,7 @@ def learned(data: str, features: int, triplets: int, name: str, seed: int) -> li
 
 
 def test_two_layers(measured: Any, tmp_path: Path) -> None:
-    """Caltech-101, 100 features, 10,000 triplets, five 80/20 splits: parameters by five folds of each training part."""
+    """Caltech-101, 100 features, 10,000 triplets, five splits: parameters by five folds of each training part."""
     measured(two_layers, Path(os.environ.get("RMOPT_CELLS", tmp_path)))
 
 
