@@ -71,9 +71,7 @@ def choices(folder: Path, data: str, method: str) -> list[dict[str, Any]]:
 
 
 def parameters(data: str, method: str) -> dict[str, Any]:
-    parts = json.loads((KEPT / "metric_sizes.json").read_text(encoding="utf-8"))["tables"]["test_choices"][
-        "parts"
-    ]
+    parts = json.loads(KEPT.read_text(encoding="utf-8"))["tables"]["test_choices"]["parts"]
     return parts[f"{data}-{method}"]["rows"][0]["parameters"] if method != "euclidean" else {}
 
 
