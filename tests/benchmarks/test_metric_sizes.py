@@ -36,7 +36,7 @@ GROUPS = np.repeat([-1, 0, -1, 1, 2, -1, 3], [1, 5, 1, 4, 4, 1, 4])
 # Rows, features and triplets by which parameters are chosen.
 FEW, FEATURES, TRIPLETS = 2_000, 500, 15_000
 # Learners of BoostMetric after which it is measured; the draft gives it 8 for each feature.
-LEARNERS, MOST = (25, 50, 100, 200, 400, 800, 1_600), {500: 4_000, 1_000: 1_600, 1_500: 1_600, 5_000: 800}
+LEARNERS, MOST = (25, 50, 100, 200, 400, 800, 1_600), {500: 4_000, 1_000: 400, 1_500: 400, 5_000: 200}
 PASSES = {500: 8, 1_000: 12, 1_500: 8, 5_000: 6}
 DEPTHS, SHOWN = range(1, 51), (1, 10, 50)
 
@@ -50,7 +50,7 @@ def classes(data: str, features: int, seed: int) -> ClassBundle:
 
 
 @pytest.mark.parametrize("method", RIVALS[1:])
-@pytest.mark.parametrize("data", ["news20", "generated-rcv1", "caltech101"])
+@pytest.mark.parametrize("data", ["news20", "caltech101"])
 def test_choices(measured: Any, tmp_path: Path, data: str, method: str) -> None:
     """Parameters, by precision at 10 in two folds of 2,000 training rows: 500 features, 15,000 triplets."""
     measured(choices, tmp_path, data, method)
@@ -71,6 +71,8 @@ def choices(folder: Path, data: str, method: str) -> list[dict[str, Any]]:
 
 
 def parameters(data: str, method: str) -> dict[str, Any]:
+    # The generated documents take what 20 Newsgroups chose.
+    data = "news20" if data == "generated-rcv1" else data
     parts = json.loads(KEPT.read_text(encoding="utf-8"))["tables"]["test_choices"]["parts"]
     return parts[f"{data}-{method}"]["rows"][0]["parameters"] if method != "euclidean" else {}
 
