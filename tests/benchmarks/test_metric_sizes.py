@@ -132,13 +132,13 @@ def learned(data: str, features: int, triplets: int, name: str, seed: int) -> li
         if made is None
         else {n: made[:n].T @ made[:n] for n in (*LEARNERS, len(made)) if n <= len(made)}
     )
-    table = []
+    shown, table = listed({key.rpartition("__")[2]: value for key, value in chosen.items()}), []
     for number, one in ends.items():
         now, last = found(one, rows), number in (None, len(made) if made is not None else 0)
         table.append({
             "data": bundle.name, "features": features, "split": seed, "method": METHODS[name].label,
             "learners": number, "one core, s": seconds if last else None, "peak, GB": peak if last else None,
-            **{f"P@{k}": now.precision_at[k] for k in SHOWN}, "mAP": now.map, "chosen": listed(chosen) or "–",
+            **{f"P@{k}": now.precision_at[k] for k in SHOWN}, "mAP": now.map, "chosen": shown or "–",
             "at": list(now.precision_at.values()), "passes": passes,
         })  # fmt: skip
     return table
