@@ -102,7 +102,7 @@ class BatchLearner(Saved, Estimator):
     n_jobs: Annotated[int | None, optional(thread_count)] = None
     verbose: Annotated[bool, flag] = False
 
-    # The share of the words that is left out of a row.
+    # The share of the words left out of a row.
     _words: ClassVar[float]
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 

@@ -118,8 +118,7 @@ def _left(chunks: Iterable[Any], learned: int, known: int, checkpoint: Any) -> I
         check = _digest(chunk[0], chunk[1], check)
         if number == learned and check != known:
             raise InvalidInputError(
-                f"the first {number} chunks are not those that were learned before the checkpoint {checkpoint}; "
-                f"{AGAIN}."
+                f"the first {number} chunks are not those learned before the checkpoint {checkpoint}; {AGAIN}."
             )
     if number < learned:
         raise InvalidInputError(

@@ -16,34 +16,34 @@ from rmopt.experiments import Run
 T = TypeVar("T")
 
 # An experiment adds its kind of bundle: ``data: Annotated[Data, ClassBundle] = "digits"``.
-Data = Annotated[
-    str, Option(metavar="NAME|FILE", help="A data set of rmopt data, or a file or folder that it can read.")
+Data = Annotated[str, Option(metavar="NAME|FILE", help="A data set, or a file or folder, as for rmopt data.")]
+DataHome = Annotated[
+    Path | None, Option(metavar="FOLDER", help="Folder of the data sets; by default RMOPT_DATA_HOME.")
 ]
-DataHome = Annotated[Path | None, Option(help="Folder that holds the registered data sets.")]
-_OWN = "A method of your own beside the others, or FILE.py:ESTIMATOR; may be repeated."
+_OWN = "Adds your own method, also as FILE.py:ESTIMATOR; may be repeated."
 OwnMethods = Annotated[list[str] | None, Option("--method", metavar="MODULE:ESTIMATOR", help=_OWN)]
-_REPETITIONS = "Repetitions, each with a random split and random choices of its own, seeded from --seed on"
-_PUBLISHED = "0: the split of the data set, published or said by test=COLUMN, once"
+_REPETITIONS = "Repetitions, each with its own random split and random choices, seeded from --seed on"
+_PUBLISHED = "0 takes the data set's own split once, published or given by test=COLUMN"
 Seeds = Annotated[int, Option("--seeds", "--splits", min=1, help=f"{_REPETITIONS}.")]
 SeedsOrPublished = Annotated[int, Option("--seeds", "--splits", min=0, help=f"{_REPETITIONS}; {_PUBLISHED}.")]
 Selection = Literal["none", "first", "each"]
 Select = Annotated[
-    Selection, Option(help="Choose parameters by cross-validation: not, on the first split, or on each.")
+    Selection, Option(help="Choose parameters by cross-validation: never, on the first split, or on each.")
 ]
 Folds = Annotated[int, Option(min=2, help="Folds of the cross-validation.")]
-_JOBS = "Models that are trained at a time; -1: as many as there are cores. Cross-validation takes all cores."
+_JOBS = "Models trained at a time, -1 for all cores. Cross-validation always uses all cores."
 Jobs = Annotated[int, Option("--n-jobs", min=-1, help=_JOBS)]
-Resume = Annotated[bool, Option("--resume", help="Go on from the results in the --out folder.")]
+Resume = Annotated[bool, Option("--resume", help="Continue from the results in the --out folder.")]
 
 
 def methods_option(names: Iterable[str]) -> Any:
     """Return the option ``--methods`` of an experiment."""
-    return Option(help=f"Any of {', '.join(names)}, with commas between.")
+    return Option(help=f"Any of {', '.join(names)}, separated by commas.")
 
 
 def rank_option(usual: str) -> Any:
     """Return the option ``--rank`` of an experiment, by default empty or None; see `ranks_within`."""
-    about = f"Rank, or several with commas between; unless given {usual}, or what fits the data."
+    about = f"Rank, or several separated by commas; by default {usual}, or less if the data allow no more."
     return Option("--rank", "--ranks", help=about)
 
 

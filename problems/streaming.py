@@ -25,22 +25,27 @@ class Fit:
 
     files: Annotated[
         Path,
-        Argument(help="A file, or a folder of .svmlight, .npz or .csv files; similarity takes texts, too."),
+        Argument(help="a file, or a folder of .svmlight, .npz or .csv files; for similarity also texts."),
     ]
     n_features: Annotated[
-        int | None, Option(min=1, help="Needed for .svmlight; texts are hashed to 262,144 unless given.")
+        int | None,
+        Option(min=1, help="Number of features, needed for .svmlight; by default 262,144 for hashed texts."),
     ] = None
-    rank: Annotated[int | None, Option(min=1, help="Of the model; unless given the data decide it.")] = None
+    rank: Annotated[int | None, Option(min=1, help="Rank of the model; by default chosen by the data.")] = (
+        None
+    )
     step_size: Annotated[
-        float | None, Option(help="Unless given it follows the lengths of the rows of each chunk.")
+        float | None, Option(help="Step size; by default set by the lengths of the rows.")
     ] = None
     epochs: Annotated[int, Option(min=1, help="Passes over the files.")] = 1
     batch_size: Annotated[int, Option(min=1, help="Rows in memory at a time.")] = 10_000
     one_based: Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")] = (
         False
     )
-    n_jobs: Annotated[int, Option(help="Threads that learn one model; -1: all cores.")] = 1
-    resume: Annotated[bool, Option("--resume", help="Go on from the checkpoint in the --out folder.")] = False
+    n_jobs: Annotated[int, Option(help="Threads that learn one model, -1 for all cores.")] = 1
+    resume: Annotated[bool, Option("--resume", help="Continue from the checkpoint in the --out folder.")] = (
+        False
+    )
 
     def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
         chunks = stream(
@@ -55,7 +60,7 @@ class Fit:
                 f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
             )
         if self.resume and not saved:
-            run.say(f"There is no checkpoint in {run.out}; the run begins anew.")
+            run.say(f"There is no checkpoint in {run.out}; the run starts at the beginning.")
         model.set_params(random_state=run.seed, checkpoint=checkpoint, verbose=run.progress)
         model.fit_stream(chunks, **how)
         # Users of the model have another path for it.
@@ -73,16 +78,16 @@ class Fit:
 
 @dataclass(kw_only=True)
 class Similarity(Fit):
-    """Learn a similarity from rows with classes, chunk by chunk, and write model.npz; of texts also an index.
+    """Learn a similarity from rows with classes, chunk by chunk, and write model.npz, and for texts an index.
 
-    Texts are files in a folder for each class, or a column called text beside one called label; rmopt serve searches
+    Texts are files in a folder for each class, or a column called text next to one called label. rmopt serve searches
     them by the index.
 
-    A checkpoint is written every half minute; with --resume and the same --out folder a run that was killed goes on
-    from it, and ends with the same bits. LoretaSimilarity.load reads the model.
+    A checkpoint is written every half minute. With --resume and the same --out folder a killed run continues from it,
+    with the same result. LoretaSimilarity.load reads the model.
     """
 
-    steps_per_row: Annotated[float, Option(help="Triplets that are learned for each row of a chunk.")] = 10.0
+    steps_per_row: Annotated[float, Option(help="Triplets for each row of a chunk.")] = 10.0
     psd: Annotated[bool, Option("--psd", help="Learn a positive semidefinite matrix.")] = False
     init: Annotated[
         str, Option(help="The start: gaussian, or identity for rows with the important features first.")
@@ -98,8 +103,8 @@ class Similarity(Fit):
 class Ranking(Fit):
     """Learn to rank labels from rows with several labels, chunk by chunk, and write model.npz.
 
-    Labels are numbers of columns, from 0; new ones may come at any time. A checkpoint is written every half minute;
-    with --resume and the same --out folder a run that was killed goes on from it, and ends with the same bits.
+    Labels are numbers of columns, from 0. New ones may occur at any time. A checkpoint is written every half minute.
+    With --resume and the same --out folder a killed run continues from it, with the same result.
     LoretaLabelRanker.load reads the model.
     """
 

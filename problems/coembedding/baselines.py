@@ -1,4 +1,4 @@
-"""Multi-label classifiers that the paper compares itself to: binary relevance, chains, calibrated label ranking."""
+"""Multi-label classifiers compared in the paper: binary relevance, chains, calibrated label ranking."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONG_CS = (0.0001, 0.001, 0.01, 0.1)
 
 @dataclass(eq=False, repr=False)
 class Guarded(ClassifierMixin, BaseEstimator):
-    """A binary classifier that also learns from labels that are all equal: it repeats them."""
+    """A binary classifier that also accepts constant labels, which it repeats."""
 
     estimator: Any
 
@@ -76,11 +76,11 @@ class BinaryRelevance(MultiOutputClassifier):
 
 @dataclass(eq=False, repr=False)
 class CalibratedLabelRanking(LabelTables, Estimator):
-    """Votes between pairs of labels, and against a virtual one that says where the relevant labels end.
+    """Votes between pairs of labels, and against a virtual one that separates the relevant labels.
 
-    Fürnkranz et al. (2008): the classifier of a pair learns from the samples that have just one of the two; that of a
-    label and the virtual one is the label's classifier of binary relevance. A label with more votes than the virtual
-    one applies.
+    Fürnkranz et al. (2008): the classifier of a pair learns from the samples that have exactly one of the two. That
+    of a label and the virtual one is the label's classifier of binary relevance. A label with more votes than the
+    virtual one applies.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     See Also
     --------
     CoembeddingClassifier : one model for all labels.
-    sklearn.multioutput.ClassifierChain : labels that depend on those before.
+    sklearn.multioutput.ClassifierChain : labels that depend on earlier ones.
 
     References
     ----------
@@ -122,7 +122,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
 
         Parameters
         ----------
-        X : array, or what else the classifier takes: a frame, a sparse array, a list of texts
+        X : array, or another input of the classifier: a frame, a sparse array, a list of texts
         Y : array, shape (n_samples, n_labels)
         """
         check_parameters(self, self._parameters)
@@ -131,7 +131,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
         self.n_labels_ = Y.shape[1]
         self.classes_ = np.arange(self.n_labels_)
         self.single_ = [Guarded(self.estimator).fit(X, Y[:, j]) for j in range(self.n_labels_)]
-        # No mapping by pairs: files of skops have none.
+        # No mapping by pairs, which skops files cannot hold.
         self.pairs_ = []
         for i, j in combinations(range(self.n_labels_), 2):
             differ = np.flatnonzero(Y[:, i] != Y[:, j])
@@ -141,7 +141,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return by how many votes each label is ahead of the virtual one, shape (n_samples, n_labels)."""
+        """Return each label's votes minus those of the virtual one, shape (n_samples, n_labels)."""
         X = passed_on(self, X, reset=False)
         relevant = np.column_stack([model.predict(X) for model in self.single_]).astype(float)
         votes, virtual = relevant.copy(), (1.0 - relevant).sum(axis=1)
@@ -153,13 +153,13 @@ class CalibratedLabelRanking(LabelTables, Estimator):
 
 
 def unit_scaling(X: Any) -> Any:
-    """Return what makes features alike in size, or weights counts, and rows of length 1."""
-    # Rows that are weighted by tf-idf have this length.
+    """Return the scaling of features, or the weights of counts, followed by rows of length 1."""
+    # Rows weighted by tf-idf already have this length.
     return scaling(X) if holds_counts(X) else make_pipeline(scaling(X), Normalizer())
 
 
 def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any) -> GridSearchCV:
-    """Return a baseline whose scaling of the features and whose C are chosen by cross-validation."""
+    """Return a baseline with feature scaling and C chosen by cross-validation."""
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
     unit, (long, costs) = (
         unit_scaling(X),

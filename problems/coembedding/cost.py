@@ -17,7 +17,7 @@ from rmopt.core.arguments import array, number, numbers, one_of, shown
 from rmopt.core.matrices import index_rows
 from rmopt.costs import LOSSES, EmbeddedCost, Grid, Pairs, PairwiseDistance
 
-# Losses that are convex in the scores and smooth, as certificates and trust regions need them.
+# Losses that are smooth and convex in the scores, as certificates and trust regions require.
 SMOOTH = ("squared_hinge", "logistic")
 
 
@@ -26,8 +26,8 @@ class MultilabelCoembedding(PairwiseDistance):
 
     Mirzazadeh et al. (2015), equation 13 without its trace term. d is the squared distance of the embeddings of a
     sample and a label, t(x) that of a sample and the embedded threshold; sftmax z = ln Σ exp z; a sample without
-    labels, or with all, has one term only. The smooth hinge is h̃(z) = (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z
-    above. (The paper prints 0 ≤ z ≤ 2, where h̃ would jump at 2 and not be smooth.)
+    labels, or with all, has only one term. The smooth hinge is h̃(z) = (2 + z)²/4 for −2 ≤ z ≤ 0, 0 below and 1 + z
+    above. (The paper prints 0 ≤ z ≤ 2, for which h̃ would jump at 2 and not be smooth.)
 
     W = YYᵀ is p × p with p = n_features + n_labels + 1: features, labels, threshold.
 
@@ -35,7 +35,7 @@ class MultilabelCoembedding(PairwiseDistance):
     ----------
     X : array or sparse array, shape (n_samples, n_features)
     Y : array or sparse array, shape (n_samples, n_labels)
-        1 or True where a label applies.
+        1 or True for labels that apply.
 
     Raises
     ------
@@ -75,11 +75,11 @@ class MultilabelCoembedding(PairwiseDistance):
 
 
 class OneVsRestCoembedding(MultilabelCoembedding):
-    """Σₓ Σ_y w_y φ(±(t(x) − d(x, y))), with + where the label y applies to x: every label is decided by itself.
+    """Σₓ Σ_y w_y φ(±(t(x) − d(x, y))), with + if the label y applies to x: each label is decided separately.
 
-    `MultilabelCoembedding` with a loss of ours: that one compares the labels of a sample, this one each label with
-    the threshold, as a linear classifier for each label does. The weights are larger for rare labels,
-    w_y = √((1 + maxᵤ n_u) / (1 + n_y)) where n_y samples have the label y.
+    `MultilabelCoembedding` with our own loss: the former compares the labels of a sample, this one each label with
+    the threshold, like a linear classifier for each label. The weights are larger for rare labels, w_y = √((1 + maxᵤ
+    n_u) / (1 + n_y)) if n_y samples have the label y.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class OneVsRestCoembedding(MultilabelCoembedding):
     Raises
     ------
     InvalidInputError
-        As `MultilabelCoembedding` does, and for another loss.
+        As for `MultilabelCoembedding`, and for an unknown loss.
 
     Examples
     --------
@@ -122,7 +122,7 @@ class OneVsRestCoembedding(MultilabelCoembedding):
         return self._returned(self.of_scores.curvatures(scores, self.signs) * moved)
 
     def _returned(self, slopes: Array) -> Array:
-        """Return the slopes of the distances to labels and threshold, given those of the scores without weights."""
+        """Return the slopes of the distances to labels and threshold, given those of the unweighted scores."""
         slopes *= self.label_weights
         return np.column_stack([-slopes, slopes.sum(axis=1)])
 
@@ -154,7 +154,7 @@ class LinkPrediction(PairwiseDistance):
     Raises
     ------
     InvalidInputError
-        When the parts do not belong together, or an object is paired with itself.
+        If the parts do not match, or an object is paired with itself.
 
     Examples
     --------
@@ -310,12 +310,12 @@ class TagRanking(PairwiseDistance):
     triples : int array, shape (N, 3)
         Numbers of user, item and tag.
     counts : (int, int, int), optional
-        Numbers of users, items and tags; one more than the largest in `triples` unless given.
+        Numbers of users, items and tags. Defaults to one more than the largest in `triples`.
 
     Raises
     ------
     InvalidInputError
-        When the triples are not such a table, or every tag belongs to every post.
+        If the triples are not such a table, or every tag belongs to every post.
 
     Examples
     --------
@@ -343,7 +343,7 @@ class TagRanking(PairwiseDistance):
         triples = np.unique(triples.astype(np.int64), axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
-        # Sorted by user, item, tag: those of a post stand together.
+        # Sorted by user, item and tag, so that those of a post are contiguous.
         self.tags = np.ascontiguousarray(triples[:, 2])
         if sizes.min() == self.counts[2]:
             raise InvalidInputError(
@@ -362,7 +362,7 @@ class TagRanking(PairwiseDistance):
 
 
 def row_odds(distances: Array) -> tuple[Array, Array, Array]:
-    """Return exp(least − d) for the entries of each row, the least entries, and how far the largest are above."""
+    """Return exp(least − d) for the entries of each row, the least entries, and the ranges of the rows."""
     least = distances.min(axis=1)
     return np.exp(least[:, None] - distances), least, distances.max(axis=1) - least
 
@@ -370,8 +370,8 @@ def row_odds(distances: Array) -> tuple[Array, Array, Array]:
 class MetricRegression(EmbeddedCost):
     """‖XᵀX − XᵀWX‖² (Mirzazadeh et al. 2015, equation 12 without its trace term).
 
-    With more samples than features, X is exchanged for the triangle R of Xᵀ = QR: RᵀR = XXᵀ, and the norms are the
-    same, so that only n × min(n, t) numbers matter.
+    With more samples than features, X is replaced by the triangle R of Xᵀ = QR: RᵀR = XXᵀ, and the norms are the
+    same, so that only n × min(n, t) numbers are needed.
 
     Parameters
     ----------
@@ -380,7 +380,7 @@ class MetricRegression(EmbeddedCost):
     Raises
     ------
     InvalidInputError
-        When X is not a table of finite numbers.
+        If X is not a table of finite numbers.
 
     Examples
     --------
@@ -420,14 +420,14 @@ class MetricRegression(EmbeddedCost):
 
     @cached_property
     def _spectrum(self) -> tuple[Array, Array]:
-        """Return the eigenvectors of FᵀF that F sees, and their eigenvalues."""
+        """Return the eigenvectors of FᵀF with nonzero eigenvalues, and these."""
         _, lengths, directions = np.linalg.svd(self.features, full_matrices=False)
         return directions.T, lengths**2
 
     def preconditioner(self, Y: Array, floor: float = 0.0) -> Callable[[Array], Array] | None:
-        """Return the inverse of D ↦ 4 FᵀF D (YᵀFᵀF Y) + C D, where C is what bends alone, by eigenvectors of FᵀF.
+        """Return the inverse of D ↦ 4 FᵀF D (YᵀFᵀF Y) + C D, with C curving D alone, by eigenvectors of FᵀF.
 
-        Where W commutes with FᵀF, as the minimum does, all curvature that moves W is this one or twice this one.
+        If W commutes with FᵀF, as the minimum does, all curvature that moves W is this one or twice this one.
         """
         if not Y.shape[1]:
             return None
@@ -437,7 +437,7 @@ class MetricRegression(EmbeddedCost):
         alone = np.maximum(floor - 4.0 * a**2 * (1.0 - (inside**2).sum(axis=1)), 0.0)
         bends = 4.0 * np.outer(a, np.maximum(b, 0.0)) + alone[:, None]
         least = 1e-14 * float(bends.max())
-        # Where F is blind, and how far that is from what it would be as a part of the rest.
+        # The kernel of F, and its difference from its value as a part of the rest.
         blind = 1.0 / max(floor, least) if len(a) < len(Y) else 0.0
         sees = 1.0 / np.maximum(bends, least) - blind
 
@@ -450,7 +450,7 @@ class MetricRegression(EmbeddedCost):
 def closed_form(X: Array, beta: float) -> tuple[Array, float]:
     """Return the minimiser of ‖XᵀX − XᵀWX‖² + β tr W for X of full rank, and the minimum.
 
-    With X = U S Vᵀ it is U diag(max(0, 1 − β/(2 sᵢ⁴))) Uᵀ; an oracle for tests.
+    With X = U S Vᵀ it is U diag(max(0, 1 − β/(2 sᵢ⁴))) Uᵀ, an oracle for tests.
     """
     U, s, _ = np.linalg.svd(np.asarray(X, dtype=float), full_matrices=False)
     kept = np.maximum(0.0, 1.0 - beta / (2.0 * s**4))

@@ -1,4 +1,4 @@
-"""Co-embeddings of samples and labels as estimators, and how the estimators of the family are trained."""
+"""Co-embeddings of samples and labels as estimators, and the training of the family's estimators."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def checked_betas(betas: Any) -> list[float]:
 
 
 gap = bounded(number, least=0)
-# Below the least, what certifies a minimum is no number.
+# Below the least weight the certificate of a minimum is not finite.
 weight = bounded(number, least=1e-100)
 
 
 @dataclass(eq=False, repr=False)
 class Certified(Estimator):
-    """An estimator whose parameters say how its convex cost is minimised, and whose attributes say how well.
+    """An estimator with parameters for the minimisation of its convex cost, and attributes for its accuracy.
 
     They are described in `problems.coembedding.CoembeddingClassifier`.
     """
@@ -82,7 +82,7 @@ class Certified(Estimator):
     def _minimised(self, loss: ConvexCost, beta: float) -> Any:
         """Return the factor that minimises loss + β trace, shape (p, rank).
 
-        What certifies it is kept; a warning says where nothing does, and where the model is empty.
+        The certificate is stored, and a warning is given without one, and for an empty model.
         """
         solver = RankIncremental(tol=self.tol, max_rank=self.max_rank)
         recorder = Recorder(progress=self.verbose, description="rounds")
@@ -90,7 +90,7 @@ class Certified(Estimator):
         self.rank_, self.n_iter_ = result.point.rank, max(result.steps, 1)
         self.objective_, self.gap_ = result.certificate.objective, result.gap
         self.is_global_, self.history_ = result.is_global, result.history
-        # Who limits the rank does not ask for the minimum over all ranks.
+        # With a limited rank the minimum over all ranks is not expected.
         limited = self.max_rank is not None and self.rank_ >= self.max_rank
         if not self.is_global_ and not limited:
             warn(
@@ -99,11 +99,10 @@ class Certified(Estimator):
                 ConvergenceWarning,
             )
         if not self.rank_:
-            # Where the empty model is not the minimum it is within tol of it.
+            # If the empty model is not the minimum, it is within tol of it.
             name, value = ("tol", self.tol) if self.gap_ > 0.0 else ("beta", beta)
             warn(
-                f"{name} = {value:g} is so large that the model is empty (rank 0), and says the same of everything; "
-                "try a tenth."
+                f"{name} = {value:g} is so large that the model is empty (rank 0), without differences; try a tenth."
             )
         return result.point.factor()
 
@@ -119,12 +118,12 @@ class CertifiedEmbedder(Embedder, Certified):
         return self._embedded(X)
 
     def _embedded(self, X: Any) -> np.ndarray:
-        # Not the transform, which may be told to return a frame.
+        # Not the transform, which may be configured to return a frame.
         return product(seen(self, X), self.components_.T)
 
 
 SOFTMAX = "softmax"
-# On the paths of a cross-validation, where models need only be good enough to be compared.
+# For the paths of a cross-validation, whose models need only be good enough to be compared.
 PATH_TOL, PATH_ROUNDS, PATH_ITERATIONS = 1e-2, 5, 200
 
 
@@ -134,27 +133,27 @@ def _scoring(name: str, value: Any) -> Any:
 
 @dataclass(eq=False, repr=False)
 class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
-    """Samples, labels and a threshold in one Euclidean space: a label applies where it is nearer than the threshold.
+    """Samples, labels and a threshold in one Euclidean space: a label applies if it is nearer than the threshold.
 
-    Mirzazadeh et al. (2015), section 6: the convex equation 13, or a loss of ours for each label, minimised by
+    Mirzazadeh et al. (2015), section 6: the convex equation 13, or our own loss for each label, minimised by
     `RankIncremental` to a certified global minimum. Features should be standardised and rows scaled to unit length.
 
     Parameters
     ----------
     beta : float
         Weight of the trace: larger ones give smaller ranks. The loss is a sum over the samples: for a tenth of them
-        take a tenth. Where it is too large the model is empty, of rank 0, and `fit` warns.
+        take a tenth. If it is too large, the model is empty, of rank 0, and `fit` warns.
     max_rank : int, optional
-        Where the rank stops to grow.
+        The largest rank.
     tol : float
         Relative gap to the global minimum at which training ends.
     verbose : bool
         Draw a progress bar on standard error.
     loss : {"softmax", "squared_hinge", "logistic"}
-        "softmax" is the paper's, which compares the labels of a sample with each other. The others decide every
-        label by itself, as a linear classifier for each label does, with larger weights for rare labels
-        (`OneVsRestCoembedding`). They are better where there are many labels and `LabelThresholds` are used, and
-        train more slowly. "squared_hinge" is slow, and may not be certified, where β is below 1.
+        "softmax" is the paper's, which compares the labels of a sample with each other. The others decide each label
+        separately, like a linear classifier for each label, with larger weights for rare labels
+        (`OneVsRestCoembedding`). They are better for many labels with `LabelThresholds`, and train more slowly.
+        "squared_hinge" is slow, and may not be certified, if β is below 1.
 
     Attributes
     ----------
@@ -168,7 +167,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     n_iter_ : int
         Rounds.
     objective_, gap_ : float
-        The objective, and how far above the global minimum it can be at most.
+        The objective, and a bound on its distance from the global minimum.
     is_global_ : bool
         Whether the gap is within `tol`.
     history_ : list of dict
@@ -241,7 +240,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
         return self
 
     def decision_function(self, X: Any) -> Array:
-        """Return t(x) − d(x, y), shape (n_samples, n_labels), which is positive where a label applies.
+        """Return t(x) − d(x, y), shape (n_samples, n_labels), which is positive for labels that apply.
 
         For two classes it is the difference of their scores, shape (n_samples,).
         """
@@ -275,12 +274,11 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     verbose, loss : optional
         As in `CoembeddingClassifier`.
     cv : int, splitter, iterable or None
-        Folds; shuffled with a fixed seed for a number. None: 5.
+        Folds, shuffled with a fixed seed for a number. None means 5.
     scoring : str, callable or None
-        In scikit-learn's words: "f1_micro", "f1_macro", "accuracy", …; or a scorer. None: that of
-        `score`.
+        A scorer, or its name in scikit-learn: "f1_micro", "f1_macro", "accuracy", …. None means that of `score`.
     n_jobs : int or None
-        Threads, one for a fold.
+        Threads, one per fold.
 
     Attributes
     ----------
@@ -291,7 +289,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
 
     See Also
     --------
-    CoembeddingClassifier : with a β that is known.
+    CoembeddingClassifier : with a given β.
 
     Examples
     --------
@@ -322,7 +320,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         X, Y : array
             See `CoembeddingClassifier.fit`.
         groups : array, shape (n_samples,), optional
-            What a `cv` that goes by groups keeps together.
+            The groups that `cv` keeps together.
         """
         check_parameters(self, self._parameters)
         betas, scorer = checked_betas(self.betas), check_scoring(self, self.scoring)
@@ -332,7 +330,7 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
         rough = RankIncremental(inner=inner, tol=tol, max_rank=self.max_rank, max_iter=PATH_ROUNDS)
 
         def scores(train: Array, test: Array) -> list[float]:
-            """Return the scores of a path: each model begins where that with the next larger weight ended."""
+            """Return the scores of a path: each model begins at the end of that with the next larger weight."""
             model, start, found = CoembeddingClassifier(loss=self.loss), None, []
             loss = model._cost(*model._checked(X[train], given[train]))
             for beta in betas[::-1]:

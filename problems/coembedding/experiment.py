@@ -1,4 +1,4 @@
-"""The experiments of Mirzazadeh et al. (2015): how factors should grow, classification with several labels, tags."""
+"""The experiments of Mirzazadeh et al. (2015): growing factors, classification with several labels, and tags."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
 from rmopt.solvers import LBFGS, Certificate, RankIncremental, certify
 
-# Of indicators of labels; an F1 without any label is 0. scikit-learn's own scorers fail where labels are constant.
+# Measures of label indicators, with F1 = 0 without labels. scikit-learn's own scorers fail for constant labels.
 MEASURES: dict[str, Callable[[Array, Array], float]] = {
     "hamming": lambda true, predicted: 1.0 - float(hamming_loss(true, predicted)),
     "micro_f1": partial(f1_score, average="micro", zero_division=0.0),
     "macro_f1": partial(f1_score, average="macro", zero_division=0.0),
 }
 NAMES = {"hamming": "Hamming score", "micro_f1": "micro-F1", "macro_f1": "macro-F1"}
-# Training rows of the example, so that it ends within a minute or so.
+# Training rows of the example, so that it ends within about a minute.
 EXAMPLE = 200
-# Measures are comparable within this share.
+# Measures within this share are comparable.
 COMPARABLE = 0.015
 
 
@@ -54,9 +54,9 @@ def scored(model: Any, X: Any, Y: Array) -> float:
 
 @dataclass(eq=False, repr=False)
 class Multilabel(BaseEstimator):
-    """A multi-label classifier whose parameters are chosen by cross-validation, and the scaling of what it sees.
+    """A multi-label classifier with cross-validated parameters, and the scaling of its input.
 
-    Co-embeddings see standardised rows of length 1, or of counts tf-idf rows of length 1.
+    Co-embeddings take standardised rows of length 1, or for counts tf-idf rows of length 1.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Multilabel(BaseEstimator):
     cv : int
         Folds.
     random_state : int
-        Of the order of a chain.
+        The seed of the order of a chain.
     """
 
     scheme: str
@@ -78,7 +78,7 @@ class Multilabel(BaseEstimator):
     random_state: int = 0
 
     def fit(self, X: Any, Y: Array) -> Self:
-        """Choose and fit; what was chosen is `chosen_`."""
+        """Choose parameters, stored as `chosen_`, and fit."""
         # Parts of a model in threads, each with one thread of BLAS.
         with threadpool_limits(1, user_api="blas"), parallel_config("threading"):
             if self.scheme == "ila":
@@ -107,11 +107,11 @@ METHODS["ila-hinge"] = Method("ILA (squared hinge)", Multilabel("ila", "squared_
 
 
 def measures(true: Array, predicted: Any) -> dict[str, float]:
-    """Return all measures of predicted labels, in per cent, or refuse what is no table of 0 and 1."""
+    """Return all measures of predicted labels in per cent, and refuse anything but a table of 0 and 1."""
     table = rows_of("predict(X)", predicted, *true.shape)
     table = table.toarray() if issparse(table) else table
     if not np.isin(table, (0, 1)).all():
-        raise InvalidInputError("predict(X) must be 0 where a label does not apply and 1 where it does.")
+        raise InvalidInputError("predict(X) must be 1 for labels that apply and 0 for others.")
     return {name: 100.0 * measure(true, table.astype(int)) for name, measure in MEASURES.items()}
 
 
@@ -130,18 +130,18 @@ def table_claims(rows: Sequence[Row]) -> list[Claim]:
 
 @dataclass(kw_only=True)
 class Coembedding(Experiment):
-    """Classify with several labels: co-embedding beside binary relevance, label ranking and chains.
+    """Classify with several labels: co-embedding, binary relevance, label ranking and chains.
 
-    Samples, labels and a threshold are embedded so that a label applies where it is nearer than the threshold; a
-    certificate says that the embedding is the global minimum. ila has the paper's loss, ila-hinge one of ours that
-    decides every label by itself. The default run is small and takes about a minute on two cores.
+    Samples, labels and a threshold are embedded so that a label applies if it is nearer than the threshold. A
+    certificate shows that the embedding is the global minimum. ila has the paper's loss, ila-hinge our own, which
+    decides each label separately. The default run is small and takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, MultilabelBundle] = "digits-labels"
     rows: Annotated[
-        int, Option(min=0, help="Training rows; 0: 200 digits, or up to 1,000 of other data.")
+        int, Option(min=0, help="Training rows; 0 means 200 digits, or up to 1,000 rows of other data.")
     ] = 0
-    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.05,0.5,1,2,5,10,20"
+    betas: Annotated[str, Option(help="Weights of the trace, separated by commas.")] = "0.05,0.5,1,2,5,10,20"
     seeds: options.SeedsOrPublished = 3
     methods: Annotated[str, options.methods_option(METHODS)] = "ila,br-svm,br-lr,cc-svm,cc-lr"
     # Methods choose in `fit`, along paths.
@@ -158,7 +158,7 @@ class Coembedding(Experiment):
         "macro_f1": "macro-F1", "macro_f1_sem": "±", "train_seconds": "train s",
     }  # fmt: skip
     toy: ClassVar = (
-        "Where a claim fails here: 200 digits; the paper's tables are of --data emotions and scene."
+        "If a claim fails here: these are 200 digits; the paper's tables are of --data emotions and scene."
     )
 
     def check(self) -> None:
@@ -206,26 +206,26 @@ NEAR_F1, TOP = 0.02, 5
 
 @dataclass(kw_only=True)
 class Tagging(Experiment):
-    """Recommend tags: users, items and tags in one space, beside the pairwise-interaction factor model.
+    """Recommend tags: users, items and tags in one space, and the pairwise-interaction factor model.
 
-    One post of each user is held out, and F1 of the five best tags measured; --select chooses β and the like by
-    another post of each user. The default run takes about a minute on two cores.
+    One post of each user is held out to measure F1 of the five best tags. --select chooses β and the like by another
+    post of each user. The default run takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, TagBundle] = "toy-tags"
-    betas: Annotated[str, Option(help="Weights of the trace, with commas between.")] = "0.1,1,10,100"
+    betas: Annotated[str, Option(help="Weights of the trace, separated by commas.")] = "0.1,1,10,100"
     rank: Annotated[int, Option(min=1, help="Rank of pairwise interactions.")] = 64
     seeds: options.Seeds = 3
     methods: Annotated[str, options.methods_option(RECOMMENDERS)] = ",".join(RECOMMENDERS)
     select: options.Select = "none"
-    # A choice is made by one more post of each user, in the place of folds.
+    # A choice is made by one more post of each user, instead of folds.
     folds: int = field(init=False, default_factory=lambda: 2)
 
     name: ClassVar = "tagging"
     known: ClassVar = RECOMMENDERS
     measured_by: ClassVar = ("predict",)
     headings: ClassVar = {"f1": "F1, top 5", "sem": "±", "gap": "rel. gap", "train_seconds": "train s"}
-    toy: ClassVar = "Where a claim fails here: posts are made up, of forty users; see --data ml10m-tags."
+    toy: ClassVar = "If a claim fails here: the posts are generated, of forty users; see --data ml10m-tags."
 
     def check(self) -> None:
         self.columns = {"f1": "sem", "rank": None, "gap": None}
@@ -273,7 +273,7 @@ class Tagging(Experiment):
         begun = perf_counter()
         with threadpool_limits(1, user_api="blas"):
             if isinstance(model, TagModel):
-                # Names are numbers already; users and items of the held-out posts may have no other post.
+                # Names are already numbers; users and items of the held-out posts may have no other post.
                 model.users_, model.items_, model.tags_ = (np.arange(count) for count in bundle.counts)
                 model.learn(train, bundle.counts)
             else:
@@ -296,7 +296,7 @@ class Tagging(Experiment):
             falls = bool((np.diff(ranks) <= 0).all())
             claims.append(Claim("the optimal rank falls as β grows", falls, numbers))
         for row in (row for row in rows if ours and row not in ours):
-            # The best of several on the test posts would be chosen by them.
+            # The best of several on the test posts would be selected on them.
             gaps = {"": Difference.of(ours[0].cells, row.cells, "f1")} if len(ours) == 1 else {}
             claim = f"F1 is near to that of {row.label} (within {NEAR_F1:g})"
             claims.append(above(claim, gaps, "one β, or --select first", NEAR_F1, ours[0].label))
@@ -305,7 +305,7 @@ class Tagging(Experiment):
 
 # Section 5: growing factors. Rounds, rank and certificate.
 Solution = tuple[int, int, Certificate]
-# Of each number of samples, and of each method: seconds by number of features.
+# For each number of samples and each method: seconds by number of features.
 Curves = dict[int, dict[str, dict[int, float]]]
 
 # Weight of the trace, and the relative certified gap at which a method is done.
@@ -339,17 +339,17 @@ STRATEGIES: dict[str, tuple[str, Callable[[ConvexCost, int], Solution]]] = {
 def metric_regression(
     run: Run,
     *,
-    sizes: Annotated[str, Option(help="Numbers of features n.")] = "10,20,40",
-    samples: Annotated[str, Option(help="Numbers of samples t.")] = "250,1000",
+    sizes: Annotated[str, Option(help="Numbers of features n, separated by commas.")] = "10,20,40",
+    samples: Annotated[str, Option(help="Numbers of samples t, separated by commas.")] = "250,1000",
     methods: Annotated[str, options.methods_option(STRATEGIES)] = "exponential,linear",
     seeds: options.Seeds = 1,
     resume: options.Resume = False,
 ) -> Outcome:
     """Compare growing a factor exponentially, linearly and not at all, on a problem with a known minimum.
 
-    The metric W ⪰ 0 is to keep the inner products of t standard normal samples of n features, at a price for its
-    trace. The relative error is that to the closed form of the minimum; times are medians over the seeds. The default
-    run takes half a minute.
+    The metric W ⪰ 0 should preserve the inner products of t standard normal samples of n features, at a price for its
+    trace. The relative error is measured from the closed form of the minimum. Times are medians over the seeds. The
+    default run takes half a minute.
     """
     chosen = options.chosen_from(STRATEGIES, methods, "--methods")
     numbers, counts = options.whole_numbers(sizes, "--sizes"), options.whole_numbers(samples, "--samples")
@@ -366,7 +366,7 @@ def metric_regression(
         found = {"rank": rank, "rounds": rounds, "relative_error": error, "gap": certificate.relative_gap}
         return found | {"seconds": seconds}
 
-    # Times are told apart only where one model is trained at a time.
+    # Times are comparable only if one model is trained at a time.
     comparison = Comparison(run, resume, seeds=seeds, beta=BETA, tol=TOL)
     settings = crossed(t=counts, n=numbers, method=chosen)
     each = [one | {"seed": seed} for seed in comparison.seeds for one in settings]

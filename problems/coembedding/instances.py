@@ -33,7 +33,7 @@ def instances() -> list[Instance]:
 
 
 def convex_costs() -> dict[str, EmbeddedCost]:
-    """Return small costs: a sample without labels and one with all, sparse features, more and fewer samples."""
+    """Return small costs, with a sample without labels and one with all, sparse features, more and fewer samples."""
     rng = np.random.default_rng(11)
     X = rng.standard_normal((25, 6))
     Y = rng.random((25, 4)) < 0.4

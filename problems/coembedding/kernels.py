@@ -20,7 +20,7 @@ def smooth_hinge(z):
 
 @njit(inline="always")
 def soft_weights(distances, labels, i, side, weights):
-    """Write exp(h − max h) for the hinges h of one side; return their sum, 0 where there is none, and max h."""
+    """Write exp(h − max h) for the hinges h of one side, and return their sum, 0 if there is none, and max h."""
     m = labels.shape[1]
     sign, threshold = 2.0 * side - 1.0, distances[i, m]
     top, mass = -1.0, 0.0
@@ -87,8 +87,8 @@ def multilabel_curvature(distances, labels, change):
     return bent
 
 
-# Distances of a post that differ by more have no exponentials that can be factored: exp(a − b) = exp(a) exp(−b). The
-# same is far from overflow as the logarithm of a product.
+# Up to this difference of a post's distances exponentials can be factored, exp(a − b) = exp(a) exp(−b), and the
+# logarithm of a product is far from overflow.
 FULL = 600.0
 
 
@@ -127,11 +127,11 @@ def odds_bends(scale, odds, step, steps, moved):
 
 @njit(cache=True, nogil=True)
 def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
-    """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of each post and the others ȳ; return the sum and its slopes.
+    """Add up ln(1 + exp(d(y) − d(ȳ))) over the tags y of a post and others ȳ, and return the sum and its slopes.
 
     Post p is of user posts[p, 0] and item posts[p, 1] and has tags[starts[p] : starts[p + 1]]; d is the sum of the
-    user's and the item's row of the distances. `of_rows` is what `row_odds` of `cost` returns. Where the distances of
-    a post differ by more than `FULL` the sum is infinite.
+    user's and the item's row of the distances. `of_rows` is the result of `row_odds` in `cost`. If the distances of a
+    post differ by more than `FULL`, the sum is infinite.
     """
     n_tags = distances.shape[1]
     slopes, total = np.zeros(distances.shape), 0.0
@@ -145,9 +145,9 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
         for j in range(n_tags):
             odds[j] = single[user, j] * single[item, j]
             moved[j] = 0.0
-        # No odds: tags of the post are not ranked against each other.
+        # No odds, because tags of the post are not ranked against each other.
         odds[mine] = 0.0
-        # So many terms 1 + exp(·) can be multiplied before their logarithm has to be taken.
+        # The number of terms 1 + exp(·) that can be multiplied before taking their logarithm.
         chunk = int(FULL / (spread[user] + spread[item] + 1.0)) or 1
         for y in mine:
             scale = np.exp(distances[user, y] + distances[item, y] - least[user] - least[item])
@@ -162,7 +162,7 @@ def ranking_loss(distances, of_rows, posts, n_users, starts, tags):
 
 @njit(cache=True, nogil=True)
 def ranking_curvature(distances, of_rows, posts, n_users, starts, tags, change):
-    """Return the change of the slopes of `ranking_loss`, where it is finite, along a change of the distances."""
+    """Return the change of the slopes of a finite `ranking_loss` along a change of the distances."""
     n_tags = distances.shape[1]
     bent = np.zeros(distances.shape)
     single, least, _ = of_rows

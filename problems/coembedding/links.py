@@ -1,4 +1,4 @@
-"""Co-embeddings as scikit-learn estimators: links of a graph, and tags, which link users and items."""
+"""Co-embeddings as scikit-learn estimators for links of a graph, and for tags, which link users and items."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ from rmopt.core.arguments import bounded, check_parameters, number, numbers
 from rmopt.core.streams import seed_of
 from rmopt.solvers.threads import one_blas_thread
 
-# Pairs without a link that are drawn for each link of a graph.
+# The number of pairs without a link drawn for each link of a graph.
 NEGATIVES = 2
 
 
 @dataclass(eq=False, repr=False)
 class LinkPredictor(CertifiedEmbedder):
-    """Objects in a Euclidean space: two are linked when they are nearer to each other than to the threshold.
+    """Objects in a Euclidean space: two are linked if they are nearer to each other than to the threshold.
 
     Mirzazadeh et al. (2015), section 3, with the convex loss of `LinkPrediction`, minimised by `RankIncremental`.
 
     Parameters
     ----------
     beta : float
-        Weight of the trace; the loss is a sum over pairs, so that more of them bear a larger one.
+        Weight of the trace. The loss is a sum over pairs, so more pairs allow a larger one.
     max_rank, tol, verbose : optional
         As in `CoembeddingClassifier`.
     random_state : int, RandomState or None
-        Of the pairs without a link that are drawn where `fit` gets a graph, two for each link.
+        The source of the pairs without a link, two for each link, if `fit` gets a graph.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class LinkPredictor(CertifiedEmbedder):
         ----------
         X : array or sparse array, shape (n_objects, n_features)
         links : array or sparse array, shape (n_objects, n_objects), or a pair of arrays
-            The symmetric table of links, numbers above 0, of which pairs without a link are drawn; or ``(pairs,
+            The symmetric table of links, numbers above 0, from which pairs without a link are drawn, or ``(pairs,
             linked)``, integers of shape (n_pairs, 2) and 0 or 1 for each.
         """
         check_parameters(self, self._parameters)
@@ -132,7 +132,7 @@ class LinkPredictor(CertifiedEmbedder):
             return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))
 
     def predict(self, X: Any, pairs: Any) -> Array:
-        """Return 1 for pairs that are linked, else 0."""
+        """Return 1 for linked pairs and 0 for others."""
         return (self.decision_function(X, pairs) > 0.0).astype(int)
 
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
@@ -155,7 +155,7 @@ def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> fl
 
 @dataclass(eq=False, repr=False)
 class TagModel(Estimator):
-    """A recommender of tags for pairs of a user and an item; a subclass learns scores."""
+    """A recommender of tags for pairs of a user and an item. A subclass learns scores."""
 
     _: KW_ONLY
     n_tags: Annotated[int, kept_count] = 5
@@ -166,7 +166,7 @@ class TagModel(Estimator):
 
     @abstractmethod
     def scores(self, users: Array, items: Array) -> Array:
-        """Return how well every tag suits pairs of numbered users and items, shape (n_pairs, n_tags)."""
+        """Return the scores of all tags for pairs of numbered users and items, shape (n_pairs, n_tags)."""
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
@@ -212,7 +212,7 @@ class TagModel(Estimator):
         return self._best(self.decision_function(X))
 
     def score(self, X: Any, y: Any) -> float:
-        """Return the F1 measure of the predicted tags, as the ECML/PKDD challenge 2009 has it.
+        """Return the F1 measure of the predicted tags, as in the ECML/PKDD challenge 2009.
 
         Precision and recall are averaged over the posts, and F1 is their harmonic mean.
         """
@@ -237,18 +237,17 @@ class TagRecommender(Certified, TagModel):
     Parameters
     ----------
     beta : float
-        Weight of the trace. The loss is a sum over the tags that were given and those that were not: 1 is for some
-        hundred given ones, and 10 to 100 for thousands. Near to their number the model is empty, of rank 0, and `fit`
-        warns.
+        Weight of the trace. The loss is a sum over pairs of given and other tags: take 1 for some hundred given ones,
+        and 10 to 100 for thousands. Near their number the model is empty, of rank 0, and `fit` warns.
     n_tags : int
-        How many tags `predict` names.
+        Number of tags that `predict` returns.
     max_rank, tol, verbose : optional
         As in `CoembeddingClassifier`.
 
     Attributes
     ----------
     users_, items_, tags_ : array
-        The names that `fit` saw, sorted.
+        The names in `fit`, sorted.
     user_embedding_, item_embedding_, tag_embedding_ : array, shape (n, rank)
     rank_, n_iter_, objective_, gap_, is_global_, history_
         See `CoembeddingClassifier`.
@@ -281,7 +280,7 @@ class TagRecommender(Certified, TagModel):
         )
 
     def scores(self, users: Array, items: Array) -> Array:
-        """Return minus the sum of both squared distances, up to a number for each pair."""
+        """Return minus the sum of both squared distances, up to a constant for each pair."""
         both, tags = self.user_embedding_[users] + self.item_embedding_[items], self.tag_embedding_
         return 2.0 * (both @ tags.T - (tags**2).sum(axis=1))
 
@@ -297,23 +296,23 @@ class PairwiseInteractionTags(TagModel):
     ----------
     rank : int
     n_tags : int
-        How many tags `predict` names.
+        Number of tags that `predict` returns.
     n_epochs : int
         Passes over the triples.
     step_size, penalty, scale : float
-        Of the ascent, of the squared factors, and of the random start.
+        The step size of the ascent, the weight of the squared factors, and the size of the random start.
     random_state : int, RandomState or None
 
     Attributes
     ----------
     users_, items_, tags_ : array
-        The names that `fit` saw, sorted.
+        The names in `fit`, sorted.
     user_factors_, item_factors_ : array, shape (n, rank)
     tag_user_factors_, tag_item_factors_ : array, shape (n_tags, rank)
 
     See Also
     --------
-    TagRecommender : a global optimum, and nothing to tune but β.
+    TagRecommender : a global optimum, with only β to tune.
 
     References
     ----------
@@ -351,7 +350,7 @@ class PairwiseInteractionTags(TagModel):
         for _ in range(self.n_epochs):
             order = rng.permutation(len(triples))
             others = rng.integers(n_tags, size=len(triples))
-            # A tag of the post itself is no contrast.
+            # A tag of the post itself gives no contrast.
             valid = ~np.isin(posts[order] * n_tags + others, taken)
             kernels.pairwise_interaction(
                 U, V, TU, TI, triples[order][valid], others[valid], step_size, penalty

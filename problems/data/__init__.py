@@ -1,4 +1,4 @@
-"""Data: what a data set is, those of the papers by name, and text prepared as the papers have it."""
+"""Data sets: their form, those of the papers by name, and text prepared as in the papers."""
 
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TagBundle, TaskBundle
 from problems.data.chunks import stream

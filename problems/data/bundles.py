@@ -1,4 +1,4 @@
-"""What a data set is: samples of classes, of several labels or of tasks; ratings; tags."""
+"""The kinds of data sets: samples with classes, several labels or tasks, ratings, and tags."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from rmopt.errors import InvalidInputError
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
 
 
-# More zeros than this beside ratings from 1 on may be none.
+# More zeros than this among ratings from 1 on may be missing values.
 ZEROS = 0.05
-# What is known of data beside them.
+# The fields of a bundle that are not data.
 NOT_DATA = ("name", "source", "notes", "split_said", "times")
 
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """What a loader returns: its name, what was read, and data; a subclass says what is wrong or odd.
+    """The result of a loader: name, source and data. A subclass reports errors and oddities.
 
     Attributes
     ----------
     name, source : str
-        The registered name or that of the file, and what was read.
+        The registered name or that of the file, and the source.
     notes : tuple of str
-        What was noticed when it was read.
+        Remarks from reading.
     """
 
     name: str
     source: str
     notes: tuple[str, ...] = field(default=(), kw_only=True)
-    # What the data are, in a line of `rmopt data`.
+    # The description of the data in `rmopt data`.
     holds: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class Bundle:
             raise InvalidInputError(f"{told}: {str(error).rstrip('.')}.") from None
 
     def fingerprint(self) -> str:
-        """Return what the data are, from wherever they were read."""
+        """Return a fingerprint of the data, independent of their source."""
         parts = {name: part for name, part in vars(self).items() if name not in NOT_DATA}
         for name in {name for name, part in parts.items() if issparse(part)}:
             parts[name] = [getattr(parts[name], piece) for piece in ("shape", "data", "indices", "indptr")]
@@ -64,29 +64,29 @@ class Bundle:
 
     @abstractmethod
     def _check(self) -> None:
-        """Bring the parts into their form; raise a `ValueError` that says what is wrong."""
+        """Convert the parts, or raise a `ValueError` that explains the error."""
 
     @abstractmethod
     def summary(self) -> dict[str, Any]:
         """Return shapes, densities and ranges by name."""
 
     def odd(self) -> list[str]:
-        """Return what can be used and may not be meant, a sentence each."""
+        """Return usable but possibly unintended properties, one sentence each."""
         return [*self.notes, *(f"{what}: {count:,}." for what, count in self._oddities().items() if count)]
 
     def _oddities(self) -> dict[str, int]:
-        """Return how many of what may not be meant there are."""
+        """Return the numbers of possibly unintended items."""
         return {}
 
     def _check_names(self, what: str, count: int) -> None:
-        """Refuse names that are not as many as what they name."""
+        """Refuse a wrong number of names."""
         if (names := getattr(self, what)) is not None and len(names) != count:
             raise ValueError(f"{what} must be {count}, got {len(names)}")
 
 
 @dataclass(frozen=True, eq=False)
 class Samples(Bundle):
-    """Rows of features, whose names may be known."""
+    """Rows of features, possibly with names."""
 
     X: Any
     feature_names: tuple[str, ...] | None = field(default=None, kw_only=True)
@@ -111,7 +111,7 @@ class Samples(Bundle):
 
 
 class Split(Samples):
-    """Samples of which some are held out, at least one, and not all."""
+    """Samples with a held-out part, neither empty nor complete."""
 
     test: NDArray[np.bool_]
 
@@ -143,11 +143,11 @@ class ClassBundle(Split):
     y : ndarray of int64, shape (n_samples,)
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
-        True for the held-out samples; neither part is empty.
+        True for the held-out samples, with both parts nonempty.
     split_said : bool
-        Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
+        Whether the held-out samples were given; experiments draw others unless ``--seeds 0``.
     feature_names, class_names : tuple of str, optional
-        What columns and labels stand for.
+        The names of columns and labels.
 
     Examples
     --------
@@ -196,7 +196,7 @@ class ClassBundle(Split):
         Raises
         ------
         InvalidInputError
-            When an argument is out of range, or the share leaves one part empty.
+            If an argument is out of range, or the share leaves one part empty.
         """
         share = number("test_fraction", test_fraction, above=0, below=1)
         return replace(self, test=stratified(self.y, share, integer("seed", seed)))
@@ -221,13 +221,13 @@ class MultilabelBundle(Split):
     ----------
     X : ndarray or csr_array, shape (n_samples, n_features)
     Y : csr_array, shape (n_samples, n_labels)
-        Ones where a label is true.
+        Ones for true labels.
     test : ndarray of bool, shape (n_samples,)
-        True for the held-out samples; neither part is empty.
+        True for the held-out samples, with both parts nonempty.
     split_said : bool
-        Whether somebody said which they are; experiments draw others unless told ``--seeds 0``.
+        Whether the held-out samples were given; experiments draw others unless ``--seeds 0``.
     feature_names, label_names : tuple of str, optional
-        What columns stand for.
+        The names of columns.
     """
 
     holds = "samples with several labels"
@@ -255,11 +255,11 @@ class MultilabelBundle(Split):
         self._check_names("label_names", self.Y.shape[1])
 
     def resplit(self, seed: int) -> Self:
-        """Return the same samples with a new random split, the parts as large as they are."""
+        """Return the same samples with a new random split into parts of the same sizes."""
         return replace(self, test=np.random.default_rng(integer("seed", seed)).permutation(self.test))
 
     def with_training_rows(self, n_train: int, seed: int) -> Self:
-        """Return the same samples with a new random split that has so many training rows."""
+        """Return the same samples with a new random split with this number of training rows."""
         order = np.random.default_rng(integer("seed", seed)).permutation(len(self.test))
         held_out = order[integer("n_train", n_train, 1, len(order) - 1) :]
         return replace(self, test=np.isin(np.arange(len(order)), held_out))
@@ -267,13 +267,13 @@ class MultilabelBundle(Split):
     def scaled(self, unit_rows: bool = True) -> Self:
         """Return the samples scaled: by tf-idf, standardised, or divided by the largest; then rows to unit length.
 
-        By tf-idf where a sparse X holds counts, divided where it holds other numbers, of which zeros stay zeros.
+        By tf-idf if a sparse X holds counts, and divided if it holds other numbers, so that zeros stay zeros.
         Weights, means and deviations are those of the training part.
 
         Parameters
         ----------
         unit_rows : bool
-            Scale rows to unit length; those of counts are in any case.
+            Scale rows to unit length, which those of counts always are.
         """
         X = scaling(self.X).fit(self.X[self.train]).transform(self.X)
         unit = unit_rows or holds_counts(self.X)
@@ -281,7 +281,7 @@ class MultilabelBundle(Split):
 
 
 def canonical(X: Any) -> csr_array:
-    """Return a table as canonical CSR of float64 with indices of 32 bits; the argument is left as it is."""
+    """Return a table as canonical CSR of float64 with 32-bit indices, without changing the argument."""
     rows = csr_array(sound("the table", X), dtype=np.float64)
     if not rows.has_canonical_format:
         rows = rows.copy()
@@ -291,12 +291,12 @@ def canonical(X: Any) -> csr_array:
 
 
 def holds_counts(X: Any) -> bool:
-    """Return whether a table is sparse, with whole numbers that are not negative, as counts of words are."""
+    """Return whether a table is sparse with non-negative integers, such as word counts."""
     return issparse(X) and bool(np.all((X.data >= 0.0) & (X.data == np.round(X.data))))
 
 
 def scaling(X: Any) -> Any:
-    """Return what weights counts, or makes other features alike in size; it is to be fitted."""
+    """Return an unfitted transformer that weights counts, or scales other features."""
     if not issparse(X):
         return StandardScaler()
     return TfidfTransformer() if holds_counts(X) else MaxAbsScaler()
@@ -309,22 +309,22 @@ class Ratings(Bundle):
     Attributes
     ----------
     rows, columns : int32 array, shape (N,)
-        Where the entries are; columns are dealt to agents.
+        The places of the entries. Agents hold columns.
     values : float64 array, shape (N,)
     shape : (int, int)
     limits : (float, float)
-        The least and the largest value that an entry can have.
+        The least and the largest possible value of an entry.
     units : int array, shape (N,), optional
-        Entries of one unit are held out together, as the colours of a pixel; each on its own unless given.
+        Entries of one unit are held out together, as the colours of a pixel. Defaults to separate entries.
     row_names, column_names : array, optional
-        The items and the users that rows and columns stand for; their numbers unless given.
+        The items and users of rows and columns. Defaults to their numbers.
     times : int array, shape (N,), optional
-        Which entries are later: larger numbers, and equal ones at the same time. From files with dates.
+        Ranks in time, from files with dates: larger numbers are later, and equal ones simultaneous.
 
     Raises
     ------
     InvalidInputError
-        When the parts do not belong together, or a value is not finite or outside of the limits.
+        If the parts do not match, or a value is not finite or outside the limits.
 
     Examples
     --------
@@ -362,7 +362,7 @@ class Ratings(Bundle):
         return super().odd() + [same] * bool(self.values.min() == self.values.max()) + self.zeros()
 
     def zeros(self) -> list[str]:
-        """Return a note where many ratings are 0 beside others from 1 on."""
+        """Return a note if many ratings are 0 among others from 1 on."""
         share, others = float(np.mean(self.values == 0.0)), self.values[self.values != 0.0]
         if share <= ZEROS or len(others) == 0 or others.min() < 1.0:
             return []
@@ -385,25 +385,25 @@ class Ratings(Bundle):
             raise ValueError(f"rows and columns must lie within {self.shape}, and no entry come twice")
         for what, size in zip(("row_names", "column_names"), self.shape, strict=True):
             if getattr(self, what) is not None:
-                # An array of its own, not of objects.
+                # A separate array, not of objects.
                 names = np.array(array(what, getattr(self, what)).tolist())
                 if len(np.unique(names)) != size or len(names) != size:
                     raise ValueError(f"{what} must be {size:,} different names, one for each")
                 object.__setattr__(self, what, names)
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
-        """Return which entries a random split holds out.
+        """Return the entries that a random split holds out.
 
         Parameters
         ----------
         seed : int
         fraction : float
-            Between 0 and 1; the share of entries, or of units.
+            The share of entries, or of units, between 0 and 1.
 
         Raises
         ------
         InvalidInputError
-            When the fraction is out of range.
+            If the fraction is out of range.
         """
         number("the held-out share", fraction, above=0, below=1)
         rng = np.random.default_rng(seed)
@@ -412,7 +412,7 @@ class Ratings(Bundle):
         return (rng.random(int(self.units.max()) + 1) < fraction)[self.units]
 
     def table(self, chosen: NDArray[np.bool_] | None = None) -> sp.csc_array:
-        """Return the entries as a sparse array by columns, or those that a mask chooses."""
+        """Return the entries, or those of a mask, as a sparse array by columns."""
         which = slice(None) if chosen is None else chosen
         parts = (self.values[which], (self.rows[which], self.columns[which]))
         return sp.csc_array(sp.coo_array(parts, shape=self.shape))
@@ -429,7 +429,7 @@ class TaskBundle(Samples):
     task : int array, shape (N,)
         0 .. n_tasks − 1, each with at least two examples.
     feature_names : tuple of str, optional
-        What columns stand for.
+        The names of columns.
     """
 
     holds = "related regressions"
@@ -448,12 +448,12 @@ class TaskBundle(Samples):
             raise ValueError("y must be finite, and each task have at least two examples")
 
     def held_out(self, seed: int, fraction: float = 0.2) -> NDArray[np.bool_]:
-        """Return which examples a random split holds out: this share, rounded, of each task.
+        """Return the examples that a random split holds out: this share, rounded, of each task.
 
         Raises
         ------
         InvalidInputError
-            When the fraction is out of range.
+            If the fraction is out of range.
         """
         return stratified(self.task, number("the held-out share", fraction, above=0, below=1), seed, 1)
 
@@ -465,7 +465,7 @@ class TagBundle(Bundle):
     Attributes
     ----------
     triples : int array, shape (N, 3)
-        Numbers of user, item and tag, each from 0 without holes; no triple twice.
+        Numbers of user, item and tag, each from 0 without gaps, and no triple twice.
     tag_names : tuple of str
 
     Examples
@@ -508,9 +508,9 @@ class TagBundle(Bundle):
         return np.unique(self.triples[:, :2], axis=0, return_inverse=True)[1].ravel()
 
     def held_out(self, seed: int, before: NDArray[np.bool_] | bool = False) -> NDArray[np.bool_]:
-        """Return which triples are held out: one random post of each user who has two posts or more.
+        """Return the held-out triples: one random post of each user with at least two posts.
 
-        Those that were held out before are nobody's.
+        Posts held out before do not count.
         """
         rng, posts = np.random.default_rng(seed), self.posts()
         chosen = []
@@ -522,7 +522,7 @@ class TagBundle(Bundle):
 
 
 def stratified(groups: NDArray[np.int64], share: float, seed: int, spared: int = 0) -> NDArray[np.bool_]:
-    """Draw a mask that holds the same share, rounded, of every group: of each so many in and out at least."""
+    """Draw a mask with the same share, rounded, of every group, and a least number of each inside and outside."""
     rng, mask = np.random.default_rng(seed), np.zeros(len(groups), dtype=np.bool_)
     for group in range(int(groups.max()) + 1):
         members = rng.permutation(np.flatnonzero(groups == group))

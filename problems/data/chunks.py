@@ -1,4 +1,4 @@
-"""Data that no memory holds: an iterator over chunks of files."""
+"""Data larger than memory: an iterator over chunks of files."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from rmopt.files import reading
 
 Chunk = tuple[Any, Any]
 
-# Features are numbered by 32 bits.
+# Features have 32-bit numbers.
 MOST_FEATURES = 2**31 - 1
-# Features to which texts are hashed, unless it is said: 4 MB of a model for each of its rank.
+# The default number of features for hashed texts: 4 MB of a model per unit of rank.
 HASHED = 2**18
 SVMLIGHT = (".svmlight", ".svm", ".libsvm")
 SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz")
@@ -39,45 +39,45 @@ SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz")
 
 @dataclass(eq=False, repr=False)
 class stream:  # noqa: N801
-    """Return an iterator over chunks (X, y) of a file or a folder, of which few are in memory at a time.
+    """Return an iterator over chunks (X, y) of a file or a folder, with few in memory at a time.
 
-    The place of a run in a stream is the number of its chunks: `fit_stream` of the estimators goes on from it where a
-    run was killed. Labels of files of text are text, as the ``class_names`` of `load`.
+    The place of a run in a stream is the number of its chunks, from which `fit_stream` of the estimators resumes a
+    killed run. Labels in text files are text, as the ``class_names`` of `load`.
 
     Parameters
     ----------
     path : path
         A file, or a folder with files in alphabetical order: ``.svmlight``, ``.svm`` or ``.libsvm``; ``.csv`` or
-        ``.tsv`` with a first line of names, of which one is ``label``, ``class``, ``target`` or ``y`` and one may be
+        ``.tsv`` with a first line of names, one of them ``label``, ``class``, ``target`` or ``y`` and possibly one
         ``text``; ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and y, or indicators Y or
-        their parts, which is read whole, so have many of them. Text may be compressed (``.gz``). Or a folder whose
-        subfolders hold the texts of a class, which are in memory as a whole.
+        their parts, which is read at once, so use many of them. Text may be compressed (``.gz``). Or a folder whose
+        subfolders hold the texts of a class, which must fit into memory.
     n_features : int, optional
-        Needed for svmlight files, which do not say it. Texts are hashed to so many, 262,144 unless given.
+        Needed for svmlight files, which do not contain it. Texts are hashed to this number, by default 262,144.
     batch_size : int
         Rows of a chunk. The last one of a file has half to one and a half times as many.
     n_epochs : int
         Passes over the files.
     random_state : int, RandomState or None
-        Of the order of texts in folders, another in each pass: the folders are sorted by class. With None it is
-        another each time, and a run over it cannot be taken up. Rows of files come as they lie.
+        The source of the order of texts in folders, which differs in each pass, because folders are sorted by class.
+        With None it differs each time, and a run over it cannot be resumed. Rows of files keep their order.
     multilabel : bool
-        Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of columns of indicators, from 0, of
-        which there are as many as the largest seen so far asks for.
+        Whether a row has several labels, as in ``0,17,4 index:value …``: numbers of indicator columns, from 0, up to
+        the largest so far.
     zero_based : bool
         Whether features of svmlight files count from 0, or from 1.
 
     Raises
     ------
     InvalidInputError
-        For arguments out of range, and files that are of no use; of those that are found while reading, the message
-        names the file and the line.
+        For arguments out of range, and unusable files. For errors while reading the message names the file and the
+        line.
     StorageError
-        When a file cannot be read.
+        If a file cannot be read.
 
     See Also
     --------
-    load : data that memory holds.
+    load : data that fit into memory.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class stream:  # noqa: N801
         return iter([read_frame({"text": texts, "label": classes})])
 
     def _rows(self, path: Path, table: Table) -> Chunk:
-        """Return the features of a table, of texts those of their words, and its labels."""
+        """Return the features of a table, or of the words of its texts, and its labels."""
         if not self.multilabel:
             table.Y = None
         roles = roles_of(table, KINDS[-1], {})
@@ -178,7 +178,7 @@ class stream:  # noqa: N801
         if self.multilabel:
             Y, self._label_names = indicators_of(table, roles)
             return X, Y
-        # Part of the labels may be written as whole numbers, so text stays text.
+        # Some labels may be written as whole numbers, so text stays text.
         [label] = roles["label"]
         known, numbers = names_in(replace(table, typed=True), label)
         values = table.frame[label]
@@ -186,7 +186,7 @@ class stream:  # noqa: N801
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files of a stream in their order, or the folder whose subfolders hold texts."""
+    """Return the files of a stream in order, or the folder whose subfolders hold texts."""
     if not path.exists():
         raise StorageError(f"{path} does not exist; check the path.")
     entries = sorted(path.glob("[!.]*")) if path.is_dir() else [path]
@@ -200,7 +200,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def _merged(chunks: Iterator[Chunk], least: float) -> Iterator[Chunk]:
-    """Yield chunks; one of fewer rows is joined to the one before it."""
+    """Yield chunks, with a short one joined to the previous one."""
     waiting: Chunk | None = None
     for chunk in chunks:
         if waiting is not None and chunk[0].shape[0] < least:

@@ -1,4 +1,4 @@
-"""What ``rmopt data`` says: which data sets there are, what one holds, and which experiments take it."""
+"""The content of ``rmopt data``: the list of data sets, the content of one, and the commands that take it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from problems.data.registry import load, own_table
 from problems.data.tables import Table, bundle_of
 from rmopt.errors import InvalidInputError
 
-# Columns that are described; features that the experiment "metric" selects, of measurements below 0 none; and of how
-# many it can hold the square.
+# The largest number of described columns; features selected by the experiment "metric", none for negative
+# measurements; and the most features whose square it can hold.
 MANY, SELECTED, MOST = 50, 100, 2_000
 
 
 def describe(what: str, data_home: Path | None = None) -> dict[str, Any]:
-    """Return what a data set, a file or a folder holds, as JSON knows it.
+    """Return the content of a data set, a file or a folder, for JSON.
 
     Parameters
     ----------
     what : str
-        As `problems.data.load` takes it; empty: all registered data sets.
+        An argument of `problems.data.load`, or empty for all registered data sets.
     data_home : Path, optional
-        Of registered data sets.
+        The folder of registered data sets.
 
     Returns
     -------
     dict
         ``name``, ``source``, ``holds``, ``columns``, ``summary``, ``odd``, ``experiments`` (commands by name, best
-        and fits first), and ``problem``: why it cannot be used, or None. Or ``datasets``, as `listing` gives them.
+        and fits first), and ``problem``: why it cannot be used, or None. Or ``datasets``, as from `listing`.
     """
     if not what:
         return {"datasets": listing(data_home)}
@@ -57,7 +57,7 @@ def _of_bundle(bundle: Bundle, what: str) -> dict[str, Any]:
 
 
 def _columns(table: Table) -> list[dict[str, Any]]:
-    """Return the names of columns, what they hold, and how many values are missing; of many columns the first."""
+    """Return the names of the first columns, their content, and the numbers of missing values."""
     found = []
     for name, column in table.frame.iloc[:, :MANY].items():
         numbers, missing = table.numbers(str(name))
@@ -77,7 +77,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _takers(bundle: Any, what: str) -> dict[str, str]:
-    """Return the commands that take a bundle, by name: those that fit a model to a file first, then experiments."""
+    """Return the commands that take a bundle, by name: first those that fit a model to a file, then experiments."""
     quoted, found = shlex.quote(what), dict[str, str]()
     if isinstance(bundle, Ratings | ClassBundle | MultilabelBundle):
         found["best"] = f"rmopt best {quoted}"
@@ -87,12 +87,12 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
         found["fit completion"] = f"rmopt fit completion {quoted}{' --model implicit' * constant}"
     elif type(bundle) in fits and (Path(what).is_dir() or suffix_of(Path(what)) in SUFFIXES):
         found[f"fit {fits[type(bundle)]}"] = f"rmopt fit {fits[type(bundle)]} {quoted}"
-    # An experiment predicts ratings; `odd` says what learns from constant ones.
+    # An experiment predicts ratings; `odd` names the methods for constant ones.
     entries = () if constant else entry_points(group="rmopt.experiments")
     for entry in sorted(entries, key=lambda entry: entry.name):
         try:
             hints = get_type_hints(entry.load(), include_extras=True)
-        except Exception:  # rmopt list says what is wrong with it
+        except Exception:  # rmopt list reports its error
             continue
         kinds = getattr(hints.get("data"), "__metadata__", ())
         if any(isinstance(kind, type) and isinstance(bundle, kind) for kind in kinds):
@@ -105,7 +105,7 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
 
 
 def listing(data_home: Path | None = None) -> list[dict[str, str]]:
-    """Return the registered data sets: name, source, and whether they are there.
+    """Return the registered data sets: name, source, and location.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Documents that every installation has: the documentation of scipy's functions and classes, by subpackage."""
+"""Documents in every installation: the documentation of scipy's functions and classes, by subpackage."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from problems.data.registry import Source
 
 __all__ = ["Document", "scipy_docs", "scipy_documents", "scipy_parameters"]
 
-# A subpackage with fewer documents, and a document with fewer words, are left out.
+# Subpackages with fewer documents, and documents with fewer words, are left out.
 FEWEST, SHORTEST = 30, 50
-# A name of a parameter that fewer functions have is no label.
+# A parameter name of fewer functions is not a label.
 RAREST = 10
 # From the heading of the parameters to the next one.
 HEADING = re.compile(r"^Parameters\n-+\n.*?(?=^\w+\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
-# Not scipy's own words: code that others wrote, and an interface that repeats another.
+# Not scipy's own text: third-party code, and an interface that repeats another.
 LEFT_OUT = ("_lib", "fftpack", "_external", "tests")
 TEST_FRACTION, SPLIT_SEED = 0.35, 0
 
@@ -54,7 +54,7 @@ class Document:
 def scipy_documents() -> tuple[Document, ...]:
     """Return the docstrings of scipy's public functions and classes that have 50 words or more, each once.
 
-    They are read from the source files, which takes seconds, once.
+    They are read from the source files, which takes seconds the first time.
     """
     found, root = dict[str, Document](), Path(scipy.__file__).parent
     for file in sorted(root.rglob("*.py")):
@@ -84,8 +84,7 @@ def _word_counts(texts: list[str]) -> csr_array:
 def scipy_docs() -> ClassBundle:
     """Load the words of scipy's documentation: about 1600 functions and classes of 13 subpackages, 6000 terms.
 
-    What they are depends on the version of scipy that is installed. The held-out 35 % of every subpackage are drawn
-    once with a fixed seed.
+    They depend on the installed version of scipy. The held-out 35 % of every subpackage are drawn with a fixed seed.
     """
     documents = scipy_documents()
     _, y = np.unique([document.subpackage for document in documents], return_inverse=True)
@@ -96,9 +95,9 @@ def scipy_docs() -> ClassBundle:
 
 @Source("scipy")
 def scipy_parameters() -> MultilabelBundle:
-    """Load what scipy's functions do, and as labels how their parameters are called: about 1200 functions, 100 names.
+    """Load descriptions of about 1200 scipy functions, with the names of their parameters as 100 labels.
 
-    The description of the parameters is left out. Names of fewer than ten functions are, too.
+    The descriptions of parameters are left out, and names of fewer than ten functions.
     """
     documents = {HEADING.sub("", one.text): one for one in scipy_documents() if one.parameters}
     counts = Counter(name for one in documents.values() for name in one.parameters)

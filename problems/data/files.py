@@ -1,4 +1,4 @@
-"""Files, folders and frames that a user brings, each read into tables: one, or some rows at a time."""
+"""Files, folders and frames of a user, read into tables: at once, or some rows at a time."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from rmopt.files import conforming, read_arrays, reading
 # Files of MovieLens have no first line of names.
 RATED = ("user", "item", "rating", "time")
 MOVIELENS = {"u.data": RATED, "ratings.dat": RATED, "tags.dat": ("user", "item", "tag", "time")}
-# Bytes of a line of text that says what is in a file.
+# The largest number of bytes in a text line that describes a file.
 HEAD = 2**20
-# Labels are columns, which are numbered by 32 bits.
+# Labels are columns, which have 32-bit numbers.
 MOST_LABELS = 2**31 - 2
 DECIMAL_COMMA = re.compile(r"^[-+]?\d+,\d+", re.MULTILINE)
 
@@ -49,7 +49,7 @@ def read_file(path: Path) -> Table:
 
 
 def read_tables(path: Path, rows: int) -> Iterator[Table]:
-    """Yield what is in a file, by its suffix, or in a folder of texts: of lines of text so many at a time."""
+    """Yield the content of a file, by its suffix, or of a folder of texts, with a number of text lines at a time."""
     read = _texts if path.is_dir() else READERS.get(suffix_of(path))
     if read is None:
         known = f"{', '.join(READERS)}, which may be compressed (.gz), or as a folder of texts"
@@ -64,9 +64,9 @@ def _opened(path: Path) -> Any:
 
 @contextmanager
 def decoded(path: Path) -> Iterator[IO[str]]:
-    """Open a file, which may be compressed, as text; bytes that are none become a sentence."""
+    """Open a file, possibly compressed, as text, with one sentence for bytes that are not text."""
     try:
-        # Some programs begin a file of UTF-8 with a mark.
+        # Some programs begin a UTF-8 file with a mark.
         with io.TextIOWrapper(_opened(path), "utf-8-sig", newline="") as text:
             yield text
     except UnicodeDecodeError as error:
@@ -84,7 +84,7 @@ def _delimited(path: Path, rows: int) -> Iterator[Table]:
         if xmc_head(first.encode()):
             yield from read_svmlight(path, rows)
             return
-        # Excel says the separator in a line of its own.
+        # Excel names the separator in a separate line.
         said = re.fullmatch(r'\s*"?sep=(.)"?\s*', first)
         sign, skip = said[1] if said else separator_of(first, suffix_of(path)), int(said is not None)
         names, about = list[str](), Table(path.name, str(path), pd.DataFrame())
@@ -105,15 +105,15 @@ def _delimited(path: Path, rows: int) -> Iterator[Table]:
                 about.commas = sign == ";" and any(map(DECIMAL_COMMA.search, texts))
                 about.notes += ["Its numbers have decimal commas."] * about.commas
             frame.index -= begin
-            # Rows that are too short end in gaps, which pandas' reader in Python fills with None.
+            # Rows that are too short end in gaps, which pandas' Python reader fills with None.
             frame = frame.fillna("") if len(sign) > 1 else frame
             yield named(replace(about, frame=frame, notes=list(about.notes)), names)
 
 
 def separator_of(line: str, suffix: str) -> str:
-    """Return what separates columns: what the first line has most of outside of quotes, or tabs in .tsv.
+    """Return the separator of columns: the most frequent in the first line outside quotes, or tabs in .tsv.
 
-    Double colons may be part of names; they separate in .dat, and where no other sign could.
+    Double colons may be part of names. They separate in .dat, and if no other character can.
     """
     bare = re.sub(r'"[^"]*"', "", line)
     if "::" in bare and (suffix == ".dat" or not re.search("[,;\t|]", bare)):
@@ -122,7 +122,7 @@ def separator_of(line: str, suffix: str) -> str:
 
 
 def _header(about: Table, first: list[str], sign: str) -> tuple[list[str], int]:
-    """Return the names of columns, and in which row, from 0, their values begin."""
+    """Return the names of columns, and the number, from 0, of the first row of values."""
     known = MOVIELENS.get(about.name.lower().removesuffix(".gz"), ())
     if sign not in ",\t":
         about.notes.append(f"Its columns are separated by {sign!r}.")
@@ -137,7 +137,7 @@ def _header(about: Table, first: list[str], sign: str) -> tuple[list[str], int]:
 
 
 def named(table: Table, names: list[str]) -> Table:
-    """Give the columns of a table their names; a first one without a name, as of an index, is left out."""
+    """Name the columns of a table, without a first one that has no name, such as an index."""
     if twice := [name for place, name in enumerate(names) if name and name in names[:place]]:
         raise InvalidInputError(f"{table.source} has two columns called {twice[0]!r}; rename one.")
     called = [name or f"column {place + 1}" for place, name in enumerate(names)]
@@ -152,9 +152,9 @@ def named(table: Table, names: list[str]) -> Table:
 
 
 def text_files(folder: Path) -> tuple[list[Path], list[str]]:
-    """Return the files in the subfolders of a folder, sorted, and what is not read: hidden files are not named.
+    """Return the sorted files in the subfolders of a folder, and the unread ones except hidden files.
 
-    Links that lead out of the folder are not followed.
+    Links out of the folder are not followed.
     """
     files, left, root = [], [], folder.resolve()
     for path in sorted(chain(folder.glob("[!.]*"), folder.glob("[!.]*/[!.]*"))):
@@ -217,7 +217,7 @@ def _npz(path: Path, rows: int) -> Iterator[Table]:
 
 
 def matrix_in(arrays: dict[str, Any], name: str) -> Any:
-    """Take a table of finite floats out of arrays: an array, canonical CSR, or None where there is neither.
+    """Take a table of finite floats out of arrays: an array, canonical CSR, or None if there is neither.
 
     The parts of CSR are ``name_data``, or ones, ``name_indices``, ``name_indptr`` and ``name_shape``.
     """
@@ -231,7 +231,7 @@ def matrix_in(arrays: dict[str, Any], name: str) -> Any:
 
 
 def _mtx(path: Path, rows: int) -> Iterator[Table]:
-    """Read a matrix in coordinate format; scipy's reader kills the process where some files are damaged."""
+    """Read a matrix in coordinate format, since scipy's reader kills the process for some damaged files."""
     with decoded(path) as lines:
         head = lines.readline().lower().split()
         if head[:3] != ["%%matrixmarket", "matrix", "coordinate"] or "general" not in head:
@@ -246,7 +246,7 @@ def _mtx(path: Path, rows: int) -> Iterator[Table]:
 
 
 def coordinates(path: Path, matrix: Any) -> Table:
-    """Return the entries of a matrix as ratings, whose rows, counted from 1, are items."""
+    """Return the entries of a matrix as ratings, with rows, counted from 1, as items."""
     known = matrix.tocoo()
     columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
     table = read_frame(columns, path.name, str(path))
@@ -275,7 +275,7 @@ def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table
 
 
 def _column(given: Any, what: str) -> Any:
-    """Return a column of numbers, or of text, empty where there is nothing."""
+    """Return a column of numbers, or of text, empty for missing values."""
     values = array(what, given)
     if values.ndim != 1 or not len(values):
         raise InvalidInputError(f"{what} must be one-dimensional, named once and not empty.")
@@ -296,19 +296,19 @@ def read_svmlight(
     zero_based: Any = "auto",
     several: bool | None = None,
 ) -> Iterator[Table]:
-    """Yield lines ``label,label index:value …``, labels as indicators where rows have several.
+    """Yield lines ``label,label index:value …``, with several labels of a row as indicators.
 
     Parameters
     ----------
     path : Path
     rows : int
     n_features : int, optional
-        As many as the lines ask for unless given; so says the first line of extreme classification: rows, features,
-        labels.
+        Defaults to the largest number in the lines, or to the first line of extreme classification files: rows,
+        features, labels.
     zero_based : bool or "auto"
-        Whether features count from 0; with "auto" they do where there is a feature 0.
+        Whether features count from 0; with "auto" if there is a feature 0.
     several : bool, optional
-        Whether rows have several labels; found out unless given, and of labels those that occur are kept.
+        Whether rows have several labels. By default this is detected, and only labels that occur are used.
     """
     with _opened(path) as stream:
         head, first, whole = stream.readline(), 1, several is None
@@ -347,7 +347,7 @@ def read_svmlight(
 def _parsed(
     path: Path, lines: list[bytes], first: int, n_features: int | None, zero_based: Any
 ) -> tuple[Any, Any]:
-    """Return the features and the labels of lines, the first of which has a number."""
+    """Return the features and the labels of lines, the first of them with its number."""
     rows = [line for line in lines if line.split(b"#", 1)[0].strip()]
     if not rows:
         return csr_array((0, n_features or 1)), []
@@ -364,7 +364,7 @@ def _parsed(
 
 
 def xmc_head(line: bytes) -> int | None:
-    """Return the features that a first line of extreme classification says, after the rows and before the labels."""
+    """Return the number of features in a first line of extreme classification: rows, features, labels."""
     said = re.fullmatch(rb"\d+ (\d+) \d+\s*", line)
     return int(said[1]) if said else None
 

@@ -1,4 +1,4 @@
-"""Data sets by name: how they are registered, loaded, and where their files lie."""
+"""Data sets by name: their registration, loading, and files."""
 
 import inspect
 import os
@@ -37,34 +37,34 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
     data : str, path or frame
         A name of the entry-point group ``rmopt.datasets``, such as ``"digits"``; a file with the suffix .csv, .tsv,
         .txt, .dat, .npz, .svmlight, .svm, .libsvm, .mtx or .parquet; a folder whose subfolders hold the texts of a
-        class; or a frame of pandas or polars, or a dict of columns. A registered name goes before a file; ``./name``
-        is a file.
-        What columns mean may follow a file: ``"ratings.csv::user=uid,item=movie,rating=stars"``.
+        class; or a frame of pandas or polars, or a dict of columns. A registered name takes precedence over a file;
+        ``./name`` is a file. The meaning of columns may follow a file:
+        ``"ratings.csv::user=uid,item=movie,rating=stars"``.
     data_home : path, optional
         For registered data sets, see `data_folder`.
     kind : type
-        What is needed: any `Bundle`, unless given.
+        The required kind, by default any `Bundle`.
     **columns : str or list of str
-        What columns mean, where their names do not say it: ``user``, ``item`` and ``rating`` (and ``time``) or
-        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``text``, ``drop``. And
-        what to do: ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels
+        The meaning of columns, if their names do not imply it: ``user``, ``item`` and ``rating`` (and ``time``) or
+        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``text``, ``drop``. And the
+        treatment: ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels
         in a cell).
 
     Returns
     -------
     Bundle
-        Of the kind that is needed.
+        A bundle of the required kind.
 
     Raises
     ------
     InvalidInputError
-        When there is no such data set, it is of another kind, the loader is broken, or data cannot be used.
+        If there is no such data set, it is of another kind, the loader is broken, or data cannot be used.
     StorageError
-        When files can neither be read nor fetched.
+        If files can neither be read nor fetched.
 
     See Also
     --------
-    stream : files that are larger than memory.
+    stream : files larger than memory.
     read_texts : a folder of texts.
 
     Examples
@@ -92,9 +92,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
 
 
 def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
-    """Read the file that a text names, and return what its columns are said to mean, in the text or beside it."""
+    """Read the file in a text, and return the given meanings of its columns."""
     name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
-    # A comma in the name of a column is not followed by a word and =.
+    # A comma in a column name is not followed by a word and =.
     for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
         role, sign, column = part.partition("=")
         if not sign or role.strip() in said:
@@ -115,20 +115,20 @@ def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
     Parameters
     ----------
     path : path
-        Such as ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``: hidden files, and links out of the folder,
-        are left out. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
+        For example ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``, without hidden files and links out of
+        the folder. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
 
     Returns
     -------
     texts : list of str
     classes : list of str
     names : list of str
-        Of the files, as ``spam/1.txt``, or the numbers of the rows, from 1.
+        The names of the files, as ``spam/1.txt``, or the numbers of the rows, from 1.
 
     Raises
     ------
     InvalidInputError
-        When there are no subfolders with files, no columns of texts and labels, or a file is not text.
+        If there are no subfolders with files, no columns of texts and labels, or a file is not text.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def data_folder(data_home: Path | str | None = None) -> Path:
     Raises
     ------
     InvalidInputError
-        When the argument or the variable names something that is not a folder.
+        If the argument or the variable is not a folder.
     """
     named = data_home or os.environ.get("RMOPT_DATA_HOME")
     if not named:
@@ -177,18 +177,18 @@ def data_folder(data_home: Path | str | None = None) -> Path:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from; a decorator that makes a loader, which takes the data folder, of a reader.
+    """The source of a data set, and a decorator that turns a reader into a loader with the data folder.
 
     Attributes
     ----------
     origin : str
-        The address of the public source, or what the data are made of.
+        The address of the public source, or the origin of the data.
     files : tuple of str
-        In the data folder; the first that is there is read. With none the reader takes no path.
+        Names in the data folder, of which the first existing one is read. Without names the reader takes no path.
     downloads : list of str
-        Addresses of what makes the last of the files; pooch compares them with ``checksums.txt``.
+        Addresses of the parts of the last file, which pooch compares with ``checksums.txt``.
     fetch : callable, optional
-        Makes the data where no file is there. Without it and downloads people bring the file.
+        Makes the data if no file exists. Without it and downloads, users bring the file.
     """
 
     origin: str
@@ -197,12 +197,12 @@ class Source:
     fetch: Callable[[], Any] | None = None
 
     def there(self, data_home: Path | str | None = None) -> Path | None:
-        """Return the file that is read, or None."""
+        """Return the file to read, or None."""
         folder = data_folder(data_home)
         return next((folder / file for file in self.files if (folder / file).is_file()), None)
 
     def fetched(self, folder: Path) -> Path:
-        """Download, compare and unpack; return the file to read."""
+        """Download, compare and unpack the data, and return the file to read."""
         if not self.downloads:
             raise OSError(f"they are to be put into {folder}")
         checksums = dict(line.split() for line in CHECKSUMS.read_text().splitlines()[1:])
@@ -222,7 +222,7 @@ class Source:
                 if path is None and self.fetch is not None:
                     return self.fetch()
                 path = path or self.fetched(data_folder(data_home))
-            # pooch raises a ValueError where a checksum differs.
+            # pooch raises a ValueError if a checksum differs.
             except (OSError, ValueError) as error:
                 why = f"could not be fetched ({shorten(str(error), 160)}); connect to the network once"
                 bring = f"a folder with {' or '.join(self.files)}"

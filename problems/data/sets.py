@@ -1,4 +1,4 @@
-"""The data sets that the papers use: what they are, and from which files they are read.
+"""The data sets of the papers, and their files.
 
 References
 ----------
@@ -56,12 +56,12 @@ CALTECH_CLASSES, CALTECH_IMAGES = 50, 65
 BACKGROUND = "BACKGROUND_Google"
 MOVIELENS = "https://files.grouplens.org/datasets/movielens"
 MULAN = "https://raw.githubusercontent.com/tsoumakas/mulan/43f6389095ad71984264db4387a8074b22bc7d4a/data/multi-label"
-# The level of the post core that is nearest in size to the data of the ECML/PKDD challenge 2009.
+# The level of the post core closest in size to the data of the ECML/PKDD challenge 2009.
 ML10M_CORE = 15
 
 
 def _own_form(name: str, path: Path, kind: type[B], **about: Any) -> B:
-    """Read a file as one of a user, under the name of a data set."""
+    """Read a file like a user's, under the name of a data set."""
     bundle: B = bundle_of(read_file(path), {}, kind)
     return replace(bundle, name=name, source=path.name, notes=(), **about)
 
@@ -96,7 +96,7 @@ def _count_newsgroups(name: str, **options: str) -> ClassBundle:
 def news20(path: Path) -> ClassBundle:
     """Load the term counts of 20 Newsgroups with the published by-date split: 18846 posts, 7532 held out.
 
-    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder; else fetched and counted by scikit-learn (no
+    Read from ``news20_bydate_cai.npz`` (26214 terms) in the data folder, or fetched and counted by scikit-learn (no
     English stop words, terms in at least two posts).
     """
     return _own_form("news20", path, ClassBundle, split_said=False)
@@ -106,7 +106,7 @@ def news20(path: Path) -> ClassBundle:
     NEWSGROUPS, (NEWS20_FULL_FILE,), fetch=lambda: _count_newsgroups("news20-full", token_pattern="[a-z]+")
 )
 def news20_full(path: Path) -> ClassBundle:
-    """Load 20 Newsgroups with every word of the letters a-z that two posts use and that is no stop word.
+    """Load 20 Newsgroups with every word of the letters a-z in at least two posts, except stop words.
 
     Read from ``news20_bydate_fullvocab_derived.npz``, or fetched, as in `news20`.
     """
@@ -137,7 +137,7 @@ def caltech101(path: Path) -> ClassBundle:
 def mnist(path: Path) -> ClassBundle:
     """Load the 70000 handwritten digits of MNIST: 784 pixel values in [0, 1], 10000 images held out.
 
-    Read from ``mnist.npz`` in the data folder, else fetched as Keras has it.
+    Read from ``mnist.npz`` in the data folder, or fetched in Keras's form.
     """
     arrays = read_arrays(path)
     if "x_train" in arrays:
@@ -153,8 +153,8 @@ def mnist(path: Path) -> ClassBundle:
 def digits_labels() -> MultilabelBundle:
     """Load the handwritten digits of scikit-learn with 16 labels, 4 for each: digit, parity, size, loops.
 
-    As the LORETA paper adds the ancestors of a class, each digit gets what it is: even or odd, small (0 to 4) or
-    large, and with a closed loop (0, 6, 8, 9) or without one.
+    Similar to the ancestors of a class in the LORETA paper, each digit gets its properties: even or odd, small (0 to
+    4) or large, and with a closed loop (0, 6, 8, 9) or without one.
     """
     bundle = digits()
     y = bundle.y
@@ -165,7 +165,7 @@ def digits_labels() -> MultilabelBundle:
 
 
 def _mulan(name: str, n_labels: int, holds: str) -> Any:
-    """Return the loader of a set of Mulan, of ``NAME.npz`` or the published files for tests and training."""
+    """Return the loader of a Mulan data set, from ``NAME.npz`` or the published files for tests and training."""
 
     def read(path: Path) -> MultilabelBundle:
         if path.suffix == ".npz":
@@ -219,7 +219,7 @@ def ml1m(path: Path) -> Ratings:
 
 @Source("scikit-learn")
 def picture() -> Ratings:
-    """Load a photograph of scikit-learn's: 427 rows, its 640 columns in red, green and blue, from 0 to 1."""
+    """Load a photograph from scikit-learn: 427 rows, its 640 columns in red, green and blue, from 0 to 1."""
     colours = datasets.load_sample_image("china.jpg").astype(float) / 255.0
     height, width, _ = colours.shape
     pixels = np.arange(height * width).reshape(height, width)
@@ -235,7 +235,7 @@ def picture() -> Ratings:
 def parkinsons(path: Path) -> TaskBundle:
     """Load Parkinsons telemonitoring: 42 patients (tasks), 5875 recordings, 19 features, the label total_UPDRS.
 
-    The features are those of Mishra et al. 2019: all columns but the patient and the two UPDRS scores, as they are.
+    The features are those of Mishra et al. 2019: all columns except the patient and the two UPDRS scores, unscaled.
     """
     table = read_file(path)
     table = table.frame.to_numpy(np.float64) if table.X is None else table.X
@@ -272,7 +272,7 @@ def post_core(triples: Array, level: int) -> Array:
 
 
 def numbered(triples: Array) -> tuple[Array, list[Array]]:
-    """Return the triples with users, items and tags numbered from 0, and what the numbers stand for.
+    """Return the triples with users, items and tags numbered from 0, and their names.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ def numbered(triples: Array) -> tuple[Array, list[Array]]:
     [f"{MOVIELENS}/ml-10m.zip"],
 )
 def ml10m_tags(path: Path) -> TagBundle:
-    """Load the tags of MovieLens-10M in lower case, and of them the post core at level 15: 107 users, 162 movies."""
+    """Load the tags of MovieLens-10M in lower case, at post core level 15: 107 users, 162 movies."""
     if path.suffix == ".npz":
         columns = {name: (int, ("n",)) for name in ("user", "movie", "tag")}
         users, movies, tags, texts = read_arrays(path, {**columns, "tag_names_utf8": (str, (None,))}).values()
@@ -312,7 +312,7 @@ def ml10m_tags(path: Path) -> TagBundle:
 
 @Source("made up")
 def toy_tags() -> TagBundle:
-    """Make tags of 40 users and 60 items: each has a place in the plane, and tags come from the nearest of 50.
+    """Generate tags of 40 users and 60 items: each has a place in the plane, and its tags are the nearest of 50.
 
     As in Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015).
     """

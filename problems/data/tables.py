@@ -1,4 +1,4 @@
-"""What the columns of a table mean, said or guessed from their names, and the bundle that follows."""
+"""The meaning of a table's columns, given or guessed from their names, and the resulting bundle."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from rmopt.errors import InvalidInputError
 
 Roles = dict[str, list[str]]
 
-# Names of columns, without case and signs, by what they mean.
+# Names of columns, without case and punctuation, by their meaning.
 KNOWN = {
     "user": "user userid uid username customer customerid member memberid reader",
     "item": "item itemid iid movie movieid film filmid product productid book bookid isbn song songid track trackid "
@@ -46,12 +46,12 @@ KNOWN = {
     "test": "test istest split subset",
 }
 MEANT = {word: role for role, words in KNOWN.items() for word in words.split()}
-# What may be said beside columns.
+# The options in addition to columns.
 DUPLICATES = {"sum": "their sum was taken", "mean": "their mean was taken", "last": "the last was kept"}
 OPTIONS = ("duplicates", "zeros", "split")
 MISSING = ("", "na", "n/a", "<na>", "nan", "nat", "null", "none", "?")
 YES, NO = ("1", "1.0", "true", "yes", "test"), ("0", "0.0", "false", "no", "train", "training")
-# What cannot be seen in a name, and the wide forms of letters and signs.
+# Invisible characters in a name, and the wide forms of letters and signs.
 UNSEEN: dict[int, int | None] = dict.fromkeys(map(ord, "\0\u00ad\u200b\u2060\ufeff"))
 UNSEEN |= {0x3000: 32} | {wide: wide - 0xFEE0 for wide in range(0xFF01, 0xFF5F)}
 TEST_FRACTION, SPLIT_SEED = 0.3, 0
@@ -59,26 +59,26 @@ TEST_FRACTION, SPLIT_SEED = 0.3, 0
 
 @dataclass
 class Table:
-    """What was read, before it is known what it means.
+    """A table as read, before its columns have a meaning.
 
     Attributes
     ----------
     name, source : str
         The name of the file, and its path.
     frame : DataFrame
-        Columns of numbers, or of text, empty where there is nothing.
+        Columns of numbers, or of text, empty for missing values.
     X, Y : array or csr_array, optional
-        All features, or all labels, where the format has them in one piece.
+        All features, or all labels, if the format has them in one piece.
     names : dict of str
         ``feature_names`` and ``label_names``.
     notes : list of str
-        What was noticed.
+        Remarks.
     typed : bool
-        Columns have types, so that names of text are no numbers.
+        Whether columns have types, so that text is never a number.
     commas : bool
-        Numbers of text have decimal commas.
+        Whether numbers in text have decimal commas.
     options : dict of str
-        Those of `OPTIONS` that were said.
+        The given options of `OPTIONS`.
     """
 
     name: str
@@ -93,41 +93,41 @@ class Table:
     options: dict[str, str] = field(default_factory=dict)
 
     def numbers(self, name: str) -> tuple[Array, Array]:
-        """Return a column as float64, NaN where it holds no number, and where it is missing."""
+        """Return a column as float64, with NaN for entries that are not numbers, and the missing ones."""
         column = self.frame[name]
         if column.dtype != object:
             return column.to_numpy(np.float64), column.isna().to_numpy()
         missing = column.str.strip().str.lower().isin(MISSING).to_numpy()
-        # A point beside decimal commas may be one of thousands.
+        # With decimal commas a point may separate thousands.
         words = column.str.translate(str.maketrans(",.", ".,")) if self.commas else column
         return pd.to_numeric(words, errors="coerce").to_numpy(np.float64), missing
 
     def wrong(self, name: str, why: str, places: Any) -> InvalidInputError:
-        """Return what is wrong with a column; ROW in it is the number, from 1, of the first of some places."""
+        """Return the error of a column, with ROW replaced by the number, from 1, of the first of some places."""
         row = f"in row {self.frame.index[np.argmax(places)] + 1}"
         return InvalidInputError(f"the column {name} of {self.source} {why.replace('ROW', row)}.")
 
     def listed(self) -> str:
-        """Return the names of columns with their first values, if these are numbers; of many the first."""
+        """Return the first names of columns, with their first values if these are numbers."""
         shown = [f"{name} ({example(column.iloc[0])})" for name, column in self.frame.iloc[:, :12].items()]
         return ", ".join([*shown, "…"][: len(self.frame.columns)]) or "it has none"
 
 
 def first_of(names: Sequence[Any]) -> str:
-    """Return the first few names with commas between."""
+    """Return the first few names, separated by commas."""
     return f"{', '.join(map(str, names[:6]))}{', …' * (len(names) > 6)}"
 
 
 def example(value: Any) -> str:
-    """Return a value for an error, which prints numbers and dates, and no text of a user's."""
+    """Return a value for an error, which prints numbers and dates but no text of a user."""
     return text if re.fullmatch(r"[-+.]?\d[-+.,:/\dTZe ]{0,30}", text := str(value).strip()) else "text"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of data: the bundles that it may give, the columns that it needs and may have, and who makes it.
+    """A kind of data: its possible bundles, its required and optional columns, and its constructor.
 
-    With `alone` there are no other columns: one of them may hold what is needed by another name.
+    With `alone` there must be no other columns, which might be the required ones under other names.
     """
 
     bundles: tuple[type[Bundle], ...]
@@ -138,19 +138,19 @@ class Kind:
 
 
 def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[Any]) -> Any:
-    """Return the bundle that a table makes, of the kind that is wanted.
+    """Return the bundle of a table, of the required kind.
 
     Parameters
     ----------
     table : Table
     said : mapping
-        Columns by what they mean, and `OPTIONS`.
+        Columns by their meaning, and `OPTIONS`.
     kind : type of Bundle
 
     Raises
     ------
     InvalidInputError
-        When it is not clear which columns mean what, or the data cannot be used.
+        If the meaning of columns is not clear, or the data cannot be used.
     """
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
     if foreign := set(said) - known - set(OPTIONS):
@@ -182,7 +182,7 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
-    """Return the columns that are said: one, several with + between, or all that begin as a name with a *."""
+    """Return the given columns: one, several with + between, or all with the prefix of a name with *."""
     columns = list(table.frame)
     if isinstance(names, str):
         names = [names] if names in columns else names.split("+")
@@ -198,7 +198,7 @@ def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
 
 
 def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
-    """Return the columns of each role, said or guessed; None where a kind needs others."""
+    """Return the columns of each role, given or guessed, or None if a kind needs others."""
     roles = dict(given)
     if not set(given) <= {*kind.needs, *kind.may}:
         return None
@@ -220,12 +220,12 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
 
 
 def plain(name: str) -> str:
-    """Return a name of a column without case and signs, as `KNOWN` has it."""
+    """Return a column name without case and punctuation, as in `KNOWN`."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
-    """Return columns as a table of numbers, or say which hold text or are incomplete."""
+    """Return columns as a table of numbers, and refuse those with text or gaps."""
     columns = {name: table.numbers(name) for name in names}
     for name, (numbers, missing) in columns.items():
         if (text := np.isnan(numbers) & ~missing).any():
@@ -240,14 +240,14 @@ def numbers_in(table: Table, names: Sequence[str], remedy: str) -> Array:
 
 
 def seen(word: str) -> str:
-    """Return a name as it is seen: without signs that cannot be, and in one form of its letters."""
+    """Return a name as it looks: without invisible characters, and in one form of its letters."""
     return unicodedata.normalize("NFC", word.translate(UNSEEN)).strip()
 
 
 def names_in(table: Table, name: str) -> tuple[Array, Array]:
     """Return the different names in a column, sorted, and the number of each row's name.
 
-    Whole numbers are numbers, where all names are written so. What cannot be seen does not tell names apart.
+    Names are integers if all of them are. Invisible differences do not distinguish names.
     """
     column = table.frame[name]
     codes, values = pd.factorize(column)
@@ -256,7 +256,7 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
         found = np.array([seen(word) for word in found.tolist()] or [""])
         codes[(found == "")[codes]] = -1
         with suppress(ValueError, OverflowError):
-            # Names are numbers where all are written so, and fit.
+            # Names are numbers if all are written so, and fit.
             if not table.typed and ((whole := found.astype(np.int64)).astype(str) == found).all():
                 found = whole
     elif found.dtype.kind == "b":
@@ -274,7 +274,7 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
 
 
 def ratings(table: Table, roles: Roles) -> Ratings:
-    """Return ratings, or how often a user has an item; of several the newest, or what `duplicates` says."""
+    """Return ratings, or counts of a user's items; repeated ones by the newest, or by `duplicates`."""
     if "rating" not in roles:
         table.notes.append("No ratings: the values are how often a user has an item, for --model implicit.")
         table = replace(table, frame=table.frame.assign(rating=1.0), options={"duplicates": "sum"})
@@ -317,14 +317,14 @@ def ratings(table: Table, roles: Roles) -> Ratings:
 
 
 def note_unused(table: Table, roles: Roles) -> None:
-    """Note which columns mean nothing."""
+    """Note the unused columns."""
     unused = [name for name in table.frame if not any(name in names for names in roles.values())]
     if unused := unused + ["Y"] * (table.Y is not None and "label" in roles):
         table.notes.append(f"Not used: {first_of(unused)}.")
 
 
 def times_in(table: Table, name: str) -> Array:
-    """Return the places in time of a column of numbers or dates: 0, 1, 2 …, equal ones at the same time."""
+    """Return the ranks in time of a column of numbers or dates: 0, 1, 2 …, equal for simultaneous ones."""
     values: Any = table.frame[name]
     if values.dtype == object:
         values = pd.to_numeric(values, errors="coerce")
@@ -351,7 +351,7 @@ def tags(table: Table, roles: Roles) -> TagBundle:
 
 
 def count_terms(table: Table, texts: list[str]) -> None:
-    """Make the terms of texts the features; they are only counted, since weights belong to a training part."""
+    """Make the terms of texts the features, as counts, since weights belong to a training part."""
     counter = CountVectorizer(dtype=np.float64)
     table.X = csr_array(counter.fit_transform(texts))
     table.names["feature_names"] = tuple(counter.get_feature_names_out().tolist())
@@ -377,7 +377,7 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
 
 
 def samples(table: Table, roles: Roles) -> Bundle:
-    """Return samples of classes, or with several labels: columns of them, or a column that holds lists."""
+    """Return samples with classes, or with several labels, in columns or in a column of lists."""
     X, names = features_of(table, roles)
     labels, groups = roles.get("label", []), np.zeros(len(table.frame), np.int64)
     several = len(labels) != 1 or "split" in table.options
@@ -397,7 +397,7 @@ def samples(table: Table, roles: Roles) -> Bundle:
 
 
 def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...] | None]:
-    """Return which labels each row has, and their names, from a table, columns of them, or a column of lists."""
+    """Return the labels of each row, and their names, from a table, from columns, or from a column of lists."""
     Y, labels, columns = table.Y, table.names.get("label_names"), roles.get("label", [])
     if len(columns) == 1:
         indicators = MultiLabelBinarizer(sparse_output=True)
@@ -432,7 +432,7 @@ def parts(word: str, sign: str) -> list[str]:
 
 
 def flags(table: Table, name: str, must: str) -> Array:
-    """Return where a column says yes; other words than yes and no are refused."""
+    """Return the rows with yes in a column, and refuse other words than yes and no."""
     words = table.frame[name].astype(str).str.strip().str.lower()
     if (strange := ~words.isin(YES + NO)).any():
         raise table.wrong(name, f"marks {must}, not by {example(words[strange].iloc[0])!r}", strange)
@@ -448,7 +448,7 @@ def tasks(table: Table, roles: Roles) -> TaskBundle:
     return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))
 
 
-# The first that a table has all columns for is taken.
+# The first kind for which a table has all columns is used.
 KINDS = (
     Kind((Ratings,), ("user", "item", "rating"), ("time",), ratings),
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),

@@ -1,4 +1,4 @@
-"""Text as the LORETA paper prepares it: the most informative terms, then tf-idf weights (section 7.1.2)."""
+"""Text prepared as in the LORETA paper: the most informative terms, then tf-idf weights (section 7.1.2)."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ __all__ = ["information_gain", "informative_unit_rows"]
 
 
 def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
-    """Measure the bits that the presence or absence of each term tells about the class.
+    """Measure the information in bits of each term's presence about the class.
 
     This is the mutual information of class and presence (Yang and Pedersen, A comparative study on feature selection
     in text categorization, ICML 1997). Working memory is that of the stored counts plus n_classes × n_features.
@@ -26,7 +26,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     X : sparse or dense array, shape (n_samples, n_features)
-        Term counts; a term is present where its count is positive.
+        Term counts; a term is present if its count is positive.
     y : array, shape (n_samples,)
         Class labels, at least two different ones.
 
@@ -38,7 +38,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     Raises
     ------
     InvalidInputError
-        When `X` does not hold finite counts, or `y` does not fit it or has a single class.
+        If `X` does not hold finite counts, or `y` does not fit it or has a single class.
     """
     if (
         not (issparse(X) or isinstance(X, np.ndarray))
@@ -70,30 +70,31 @@ def informative_unit_rows(
 ) -> ClassBundle:
     """Return the bundle with its most informative columns and rows of length 1; counts are weighted by tf-idf.
 
-    Of equal gains (to 12 decimals) the first column comes first. Terms and weights come from the training part alone:
-    the idf of a term in d of n training documents is log((1 + n) / (1 + d)) + 1. Columns are in order of decreasing
-    information gain, so that a truncated identity starts a model on the best terms.
+    Among equal gains (to 12 decimals) the first column comes first. Terms and weights come from the training part
+    alone: the idf of a term in d of n training documents is log((1 + n) / (1 + d)) + 1. Columns are in order of
+    decreasing information gain, so that a truncated identity starts a model on the best terms.
 
     Parameters
     ----------
     bundle : ClassBundle
-        A sparse X of whole numbers holds counts, which are weighted; the columns of others are only chosen and their
-        rows scaled. One with negative numbers holds measurements, which are neither there nor not: its columns stay.
+        A sparse X of whole numbers holds counts, which are weighted. Other data are only restricted to columns, and
+        their rows scaled. Data with negative numbers are measurements, which are neither present nor absent, and keep
+        their columns.
     n_features : int
-        Columns to keep, by information gain on the training part; 0: all.
+        Number of columns, by information gain on the training part; 0 means all.
     sublinear : bool
-        Use 1 + log(count) in place of the count.
+        Use 1 + log(count) instead of the count.
 
     Raises
     ------
     InvalidInputError
-        When `n_features` is out of range or the bundle does not hold what it should.
+        If `n_features` is out of range or the bundle is unsuitable.
     """
     X, names = bundle.X, bundle.feature_names
     wanted = integer("n_features", n_features, 0, X.shape[1]) or X.shape[1]
     columns = np.arange(X.shape[1])
     if X.min() >= 0:
-        # Terms that are equally informative must not be told apart by the rounding of a sum.
+        # Equally informative terms must not differ by the rounding of a sum.
         gain = np.round(information_gain(X[bundle.train], bundle.y[bundle.train]), 12)
         columns = np.argsort(-gain, kind="stable")[:wanted]
     elif wanted < X.shape[1]:

@@ -25,7 +25,7 @@ from rmopt.linalg import lanczos_eigh
 from rmopt.manifolds import Euclidean
 from rmopt.solvers import ShuffledEpochs
 
-# Iterations of HDSL between two looks at the diagonal of the gradient, and features that one tries.
+# Iterations of HDSL between two updates of the gradient's diagonal, and the features tried in each.
 RENEW_EVERY, N_CANDIDATES = 25, 10
 
 
@@ -49,13 +49,13 @@ class EuclideanMetric(MahalanobisMetric):
     learns = False
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Look at the number of features.
+        """Store the number of features.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, optional
-            Nothing is learned from it; it must fit X.
+            Not used, but it must fit X.
         """
         X = admit(self, X) if y is None else admit(self, X, in_order("y", y), multi_output=True)[0]
         self.mahalanobis_ = self.components_ = np.eye(X.shape[1])
@@ -72,8 +72,8 @@ class LegoMetric(TripletLearner):
     Parameters
     ----------
     step_size : float, StepSize, callable or None
-        η, the weight of a pair against the present matrix. None: 1 over the square of the mean of ‖x − x̄‖², so that
-        the scale of X changes nothing.
+        η, the weight of a pair against the present matrix. None means 1 over the square of the mean of ‖x − x̄‖², so
+        that the scale of X has no effect.
     n_triplets, triplets, random_state : optional
         As in `CometMetric`.
     n_epochs : int
@@ -81,7 +81,7 @@ class LegoMetric(TripletLearner):
 
     See Also
     --------
-    CometMetric : minimises one objective to its end, where there is time for it.
+    CometMetric : minimises one objective completely, if there is time.
 
     References
     ----------
@@ -123,22 +123,22 @@ class BoostMetric(TripletLearner):
 
     Minimises log Σ exp(−⟨A_t, W⟩) + v tr W with A_t = (q − n)(q − n)ᵀ − (q − p)(q − p)ᵀ. Each weak learner is u uᵀ
     for the leading eigenvector u of Σ_t p_t A_t, where p_t ∝ exp(−⟨A_t, W⟩); its weight solves a
-    one-dimensional equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1). Weights that learners have
-    stay as they are, so that it ends above the minimum, by some percent where v is not small.
+    one-dimensional equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1). The weights of earlier
+    learners stay fixed, so that it ends above the minimum, by some percent unless v is small.
 
     Parameters
     ----------
     max_iter : int
-        The most weak learners.
+        The largest number of weak learners.
     n_triplets, triplets, random_state : optional
         As in `CometMetric`.
     penalty : float or None
-        v, the price of the trace, and the least eigenvalue that is worth a learner. None: 10⁻⁷ times the mean of
-        ‖x − x̄‖², so that the scale of X changes nothing.
+        v, the price of the trace, and the least eigenvalue for a new learner. None means 10⁻⁷ times the mean of ‖x −
+        x̄‖², so that the scale of X has no effect.
 
     See Also
     --------
-    CometMetric : a positive definite W in far less time where there are many features.
+    CometMetric : a positive definite W in far less time for many features.
 
     References
     ----------
@@ -207,8 +207,8 @@ def _leading(X: Any, couplings: Any, start: Array) -> tuple[float, Array]:
 
 
 def _weight(weights: Array, gain: Array, penalty: float) -> float:
-    """Return w with Σ p_t h_t exp(−w h_t) = v Σ p_t exp(−w h_t): where the cost stops falling along the learner."""
-    # The search has lengths of its own.
+    """Return the w with Σ p_t h_t exp(−w h_t) = v Σ p_t exp(−w h_t), the minimum of the cost along the learner."""
+    # The search has its own units.
     unit = float(np.abs(gain).max())
     gain, penalty = gain / unit, penalty / unit
 
@@ -221,7 +221,7 @@ def _weight(weights: Array, gain: Array, penalty: float) -> float:
     high = 1.0
     while slope(high) > 0.0 and high < 1e6:
         high *= 2.0
-    # All triplets gain: more weight always helps, and the largest that was tried is taken.
+    # All triplets gain: more weight always helps, and the largest tried is used.
     return (high if slope(high) > 0.0 else float(brentq(slope, 0.0, high))) / unit
 
 
@@ -230,23 +230,23 @@ class HdslMetric(TripletLearner):
     """Sparse 2 × 2 bases added by Frank–Wolfe (HDSL: Liu, Bellet and Sha 2015).
 
     Minimises the smoothed hinge of qᵀM(p − n), averaged, over convex combinations of the bases
-    λ (e_i ± e_j)(e_i ± e_j)ᵀ. Frank–Wolfe adds one pair of features at a time, the one along which the gradient is
-    steepest, with step 2/(t + 2) (Algorithm 1 of the paper, without its removal steps). The whole gradient would take
-    nearly all the time: as the paper suggests for many features, i is sought among 10 random ones, whose rows
-    of the gradient are exact, and j among all.
+    λ (e_i ± e_j)(e_i ± e_j)ᵀ. Frank–Wolfe adds one pair of features at a time, that of the steepest gradient, with
+    step 2/(t + 2) (Algorithm 1 of the paper, without its removal steps). The full gradient would take nearly all the
+    time: as the paper suggests for many features, i is chosen among 10 random ones, whose rows of the gradient are
+    exact, and j among all.
 
     Parameters
     ----------
     scale : float or None
-        λ, the size of the bases. None: 1000 over the mean of ‖x‖², so that the scale of X changes nothing.
+        λ, the size of the bases. None means 1000 over the mean of ‖x‖², so that the scale of X has no effect.
     n_triplets, triplets, random_state : optional
         As in `CometMetric`.
     max_iter : int
-        Number of bases added; stopping early keeps few features active.
+        Number of added bases. Early stopping keeps few features active.
 
     See Also
     --------
-    CometMetric : all features, with a penalty that unties some of them.
+    CometMetric : all features, with an optional sparsity penalty.
 
     References
     ----------
@@ -286,5 +286,5 @@ class HdslMetric(TripletLearner):
 
 
 def candidates(d: int, max_iter: int, seed: int) -> Array:
-    """Return the features that HDSL seeks i among: one row an iteration."""
+    """Return the candidates of HDSL for i, one row per iteration."""
     return np.random.default_rng(seed).integers(d, size=(max_iter, min(N_CANDIDATES, d)))

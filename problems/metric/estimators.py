@@ -1,4 +1,4 @@
-"""What every learned Mahalanobis metric offers, in scikit-learn's and metric-learn's words, and COMET."""
+"""The base of learned Mahalanobis metrics, with scikit-learn's and metric-learn's names, and COMET."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from rmopt.solvers.threads import one_blas_thread
 
 TRIPLETS_PER_ROW = 20
 TRIPLETS = ("random", "neighbors")
-# Of rows of length 1.
+# The defaults for rows of length 1.
 BETA = 1e-5
-# Comparisons and priors that folds choose among: of so many rows, in so few passes, till so many rows were held out.
+# Comparisons and priors for cross-validation, its largest number of rows, its passes, and its held-out rows.
 FORMS = (("similarity", 1.0), ("distance", 1.0), ("distance", 0.2), ("distance", 0.02))
 FOLDS, MOST_ROWS, MOST_EPOCHS, ENOUGH = 3, 3000, 2.0, 2000
-# Neighbours by which they are judged: that vote, and that are of the class.
+# Numbers of neighbours for votes and for precision.
 VOTERS, NEIGHBORS = 3, 10
 
 
@@ -61,11 +61,11 @@ class MahalanobisMetric(Embedder, Estimator):
     mahalanobis_: Array
     # Whether `fit` learns, and so needs classes.
     learns = True
-    # What the cost speaks of: "similarity", qᵀWp, or "distance", (q − p)ᵀW(q − p).
+    # The comparison in the cost: "similarity", qᵀWp, or "distance", (q − p)ᵀW(q − p).
     ranks_by = "distance"
 
     def transform(self, X: Any) -> Array:
-        """Return X Lᵀ with W = LᵀL: there, the Euclidean distance is the learned metric."""
+        """Return X Lᵀ with W = LᵀL, whose Euclidean distance is the learned metric."""
         return product(seen(self, X, "components_"), self.components_.T)
 
     def get_mahalanobis_matrix(self) -> Array:
@@ -81,7 +81,7 @@ class MahalanobisMetric(Embedder, Estimator):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TripletLearner(MahalanobisMetric):
-    """A metric learned from triplets, or from classes of which triplets are drawn; a subclass has parameters."""
+    """A metric learned from triplets, given or drawn from classes. A subclass has parameters."""
 
     n_triplets: Annotated[int | None, optional(kept_count)] = None
     triplets: Annotated[str, bounded(one_of, TRIPLETS)] = "random"
@@ -120,7 +120,7 @@ class TripletLearner(MahalanobisMetric):
         return self._finish(X, triplets, seed, **more)
 
     def sampler(self, X: Any, y: Any) -> Sampler:
-        """Return what draws the triplets of `fit`."""
+        """Return the sampler of the triplets of `fit`."""
         return NeighborTriplets(X, y) if self.triplets == "neighbors" else ClassTriplets(y)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
@@ -151,7 +151,7 @@ def between_classes(X: Array, y: Any, prior: float) -> Array:
     """Return L₀ of the metric L₀ᵀL₀ between linear discriminant analysis, for a prior near 0, and Euclid, for 1.
 
     The covariance within the classes is shrunk to a multiple of the identity, by half or more. In its units, a
-    direction with the variance v between the classes counts v / (1 + v), and none less than the prior.
+    direction with variance v between the classes has weight v / (1 + v), at least the prior.
     """
     _, codes, counts = classes(y)
     means = np.array([X[codes == code].mean(axis=0) for code in range(len(counts))])
@@ -160,7 +160,7 @@ def between_classes(X: Array, y: Any, prior: float) -> Array:
     size = np.trace(within) / len(within) or 1.0
     within = (1.0 - shrinkage) * within + shrinkage * size * np.eye(len(within))
     values, vectors = eigh(between.T @ between / len(X), within)
-    # Of many directions that count as much the matrix is one, and so is its factor, whatever rounding turns them to.
+    # For directions of equal weight the matrix is unique, and so is its factor, whatever basis rounding gives.
     return factor((vectors * np.maximum(values / (1.0 + values), prior)) @ vectors.T)
 
 
@@ -178,50 +178,49 @@ class CometMetric(TripletLearner):
     """A metric learned by block coordinate descent over positive definite matrices (Atzmon et al. 2015).
 
     Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det W, plus
-    β/2 ‖W‖². Each step moves one row and column of W and knows how far it may go, so W stays positive definite
-    without a projection. With classes, W may also compare distances of near rows, from a start by linear
-    discriminant analysis; cross-validation tells which is better. Features should be standardised, or rows of counts
-    scaled to unit length.
+    β/2 ‖W‖². Each step moves one row and column of W within a known bound, so W stays positive definite without a
+    projection. With classes, W may also compare distances of near rows, starting from linear discriminant analysis;
+    cross-validation chooses between them. Features should be standardised, or rows of counts scaled to unit length.
 
     Parameters
     ----------
     n_epochs : float
         The budget, in steps over the number of features.
     n_triplets : int or None
-        Triplets that `fit` draws; None: 20 for each row.
+        Number of triplets that `fit` draws. None means 20 for each row.
     triplets : {"random", "neighbors"} or None
-        Which ones `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of nearest
-        neighbours. None: near ones with "distance", otherwise any.
+        The triplets that `fit` draws: any, or of near rows (`problems.triplets.NeighborTriplets`), for a vote of
+        nearest neighbours. None means near ones with "distance", and else any.
     random_state : int, RandomState or None
-        Equal integers give equal bits.
+        Equal integers give identical results.
     alpha : float
     beta : float or None
-        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None: 10⁻⁵ times the
-        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X changes nothing. The
-        smaller α, the more epochs the minimum takes; with α = 0 it may not be reached.
+        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None means 10⁻⁵ times the
+        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X has no effect. The smaller
+        α, the more epochs the minimum takes; with α = 0 it may not be reached.
     sparsity : float
-        Weight of Σ_k ‖row k without its diagonal entry‖: whole features lose their ties to the others. A step sees
-        the term of its own feature alone: the descent stays a little above the minimum, and ends by its budget.
+        Weight of Σ_k ‖row k without its diagonal entry‖: entire features lose their links to the others. A step uses
+        the term of its own feature alone, so the descent stays slightly above the minimum, and ends by its budget.
     loss : {"logistic", "hinge", "squared_hinge"} or Loss
-        The loss of the score and the target 1; the paper's is the hinge.
+        The loss of a score with the target 1; in the paper the hinge.
     compare : {"similarity", "distance"} or None
         "similarity", the paper's: qᵀW(p − n). "distance": ½ (‖q − n‖² − ‖q − p‖²) in the metric, as nearest
-        neighbours compare. None: `fit` takes what is better on held-out rows, by votes of three neighbours and
-        precision at 10, in two passes over folds of at most 3,000 rows; `fit_triplets` takes "similarity".
+        neighbours compare. With None, `fit` chooses the better one on held-out rows, by votes of three neighbours and
+        precision at 10, in two passes over folds of at most 3,000 rows, and `fit_triplets` takes "similarity".
     prior : float or None
-        The metric to which the barrier and β draw W, and with which `fit` begins and finds near rows: 1: the
-        Euclidean one; near 0: that of linear discriminant analysis, where directions in which the means of the
-        classes do not differ count little. None: 1, or with "distance" 1, 0.2 or 0.02 by the same folds.
+        The metric towards which the barrier and β draw W, and with which `fit` begins and finds near rows. 1 is the
+        Euclidean one, and near 0 that of linear discriminant analysis, in which directions without differences of
+        class means count little. None means 1, or with "distance" 1, 0.2 or 0.02 by the same folds.
     step_size : StepSize, float, callable or None
-        None: an exact line search. See `rmopt.solvers.CoordinateDescent`.
+        None means an exact line search. See `rmopt.solvers.CoordinateDescent`.
     order : {"shuffled", "uniform", "cyclic"}
-        Which row and column moves; the paper draws uniformly.
+        The order of rows and columns. The paper draws uniformly.
     retraction : {"additive", "schur-exponential", "affine-exponential", "second-order"} or Retraction
         The curve that a step follows.
     tol : float
         Stop when the optimality residual is at most this after a pass.
     checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
+        Save the state there every half minute, and resume from it if the file exists.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -232,15 +231,15 @@ class CometMetric(TripletLearner):
     mahalanobis_ : array, shape (n_features, n_features)
         W.
     classes_ : array
-        The classes seen by `fit`.
+        The classes known to `fit`.
     compare_ : str
     prior_ : float
-        What was compared, and the prior.
+        The comparison and the prior in use.
     n_features_in_, n_iter_ : int
     stopped_by_ : str
         Why the run ended: the budget, or a small optimality residual.
     history_ : list of dict
-        What the `recorder` of `learn` measured.
+        The measurements of the `recorder` of `learn`.
 
     See Also
     --------
@@ -303,7 +302,7 @@ class CometMetric(TripletLearner):
         return self
 
     def _form(self, X: Any, y: Any, seed: int) -> tuple[str, float]:
-        """Return the comparison and the prior: what is given, and the rest by cross-validation."""
+        """Return the comparison and the prior, as given or by cross-validation."""
         forms = [(kind, self.prior or prior) for kind, prior in FORMS if self.compare in (None, kind)]
         some = np.random.default_rng(seed).permutation(len(y))[:MOST_ROWS]
         _, codes, counts = classes(y[some])
@@ -332,7 +331,7 @@ class CometMetric(TripletLearner):
         beta = self.beta
         if beta is None:
             beta = natural_size(as_rows(X, "X"), BETA, -2, centred=self.ranks_by == "distance")
-        # The cost is a sum of losses, and its weights grow with their number.
+        # The cost is a sum of losses, so its weights grow with their number.
         weights = {"alpha": self.alpha, "beta": beta, "sparsity": self.sparsity}
         scaled = {name: float(weight) * len(triplets) for name, weight in weights.items()}
         loss = loss_named("loss", self.loss)
@@ -344,7 +343,7 @@ class CometMetric(TripletLearner):
             retraction=named("retraction", self.retraction, POSITIVE_DEFINITE_RETRACTIONS, Retraction),
             tol=self.tol,
         )
-        # The start is as large as W: no name holds it while the solver runs.
+        # The start is as large as W, so no variable refers to it while the solver runs.
         result = solver.run(
             Problem(PositiveDefinite(cost.n_blocks), cost),
             cost.best_multiple_of_identity(),

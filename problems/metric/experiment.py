@@ -1,4 +1,4 @@
-"""The experiment ``rmopt run metric``: COMET beside other metrics (Atzmon et al. 2015, section 5)."""
+"""The experiment ``rmopt run metric``: COMET compared with other metrics (Atzmon et al. 2015, section 5)."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
 
 TEST_FRACTION = 0.2
-# What methods are selected by, and what convergence is watched by.
+# The measures for selection and for convergence.
 DEPTH = 10
-# Enough test rows for a curve; tables measure all.
+# Enough test rows for a curve; tables use all.
 MOST_QUERIES = 2000
 
 
 @dataclass(eq=False)
 class Trainee:
-    """A metric with the rows that it learned from, whose classes vote; who draws alike has equal triplets."""
+    """A metric with its training rows, whose classes vote; equal draws give equal triplets."""
 
     metric: Any
     seed: int
@@ -54,11 +54,11 @@ class Trainee:
 
 
 def as_array(X: Any) -> Array:
-    """Return rows as an array, for methods that take no sparse ones."""
+    """Return rows as an array, for methods without support of sparse ones."""
     return X.toarray() if issparse(X) else X
 
 
-# What a metric must have one of, beside `fit`; the first that it has is used.
+# A metric needs `fit` and one of these, of which the first is used.
 MEASURED_BY = ("get_mahalanobis_matrix", "transform")
 
 
@@ -72,7 +72,7 @@ def form(metric: Any, X: Any) -> tuple[Array, Any]:
 
 
 def precision(metric: Any, W: Array, rows: Any, y: Array, ks: Sequence[int] = (DEPTH,)) -> Any:
-    """Return how rows rank one another: by the distance of W, or as the method's cost speaks by qᵀWp."""
+    """Return the precision of rows' rankings: by the distance of W, or by qᵀWp as in the method's cost."""
     distance = getattr(metric, "ranks_by", "distance") == "distance"
     return evaluate_retrieval(matrix_scores(W, rows, distance=distance), y, ks=ks)
 
@@ -117,12 +117,12 @@ OURS = ("comet", "comet-hinge", "comet-distance", "comet-default")
 # Figure 2 has every k up to the last of them.
 DEPTHS = (1, 10, 50)
 EARLIEST, LATEST = 6, 8
-# A precision has settled that is within this share of the last one.
+# A precision within this share of the last one has settled.
 LEVEL = 0.005
 
 
 def metric_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return what section 5 says, with the verdict of the numbers; COMET is held against a user's methods too."""
+    """Return the claims of section 5, with the verdict of the numbers, and of COMET against a user's methods."""
     ours = [row for row in rows if row["method"] in OURS and row.whole]
     claims = []
     for row in rows if ours else ():
@@ -136,7 +136,7 @@ def metric_claims(rows: Sequence[Row]) -> list[Claim]:
         for other in (other for other in rows if other is not row):
             gaps = {"": Difference.of(row.cells, other.cells, "votes")}
             claims.append(above(f"{row.label} is above {other.label} in votes of neighbours", gaps, ""))
-    # The others are not watched after each pass, or ours and not the paper's.
+    # The others are not measured after each pass, or are our extensions.
     return claims + [_settles(row) for row in ours if row["method"] in ("comet", "comet-hinge")]
 
 
@@ -152,11 +152,11 @@ def _settles(row: Row) -> Claim:
 
 @dataclass(kw_only=True)
 class Metric(Experiment):
-    """Learn a metric: COMET beside LEGO, BoostMetric, HDSL and the plain Euclidean distance.
+    """Learn a metric: COMET, LEGO, BoostMetric, HDSL and the plain Euclidean distance.
 
-    Triplets (query, similar, dissimilar) are drawn from the classes of the training part; each test row then ranks
-    the others, and the share of its class among the first k is measured (Atzmon et al. 2015, section 5). The default
-    run takes about a minute on two cores.
+    Triplets (query, similar, dissimilar) are drawn from the classes of the training part. Each test row then ranks
+    the others, and P@k is the share of its class among the first k (Atzmon et al. 2015, section 5). The default run
+    takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
@@ -165,13 +165,17 @@ class Metric(Experiment):
         "euclidean,comet,comet-hinge,comet-default,lego,boost,hdsl,lda"
     )
     select: options.Select = "none"
-    features: Annotated[int, Option(min=0, help="Features to keep, by information gain; 0: all.")] = 100
-    triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0: 20 a row.")] = 0
+    features: Annotated[int, Option(min=0, help="Number of features, by information gain; 0 for all.")] = 100
+    triplets: Annotated[int, Option(min=0, help="Training triplets for all methods; 0 for 20 per row.")] = 0
     scaling: Annotated[
-        Literal["unit", "raw"], Option(help="Rows of length 1, or over their mean length.")
+        Literal["unit", "raw"], Option(help="Rows of length 1, or divided by their mean length.")
     ] = "unit"
-    select_by: Annotated[Literal["precision", "votes"], Option(help="What --select maximises.")] = "precision"
-    passes: Annotated[float, Option(help="Coordinate steps of COMET, over the number of features.")] = 8.0
+    select_by: Annotated[
+        Literal["precision", "votes"], Option(help="The measure that --select maximises.")
+    ] = "precision"
+    passes: Annotated[float, Option(help="Coordinate steps of COMET, divided by the number of features.")] = (
+        8.0
+    )
 
     name: ClassVar = "metric"
     known: ClassVar = METHODS
@@ -182,7 +186,7 @@ class Metric(Experiment):
         "votes": "kNN", "votes_sem": "±", "precision_at_1": "P@1", "sem_at_1": "± s.e.m.", "precision_at_10": "P@10",
         "sem_at_10": "±", "precision_at_50": "P@50", "train_seconds": "train s",
     }  # fmt: skip
-    toy: ClassVar = "Where a claim fails here: a hundred words are easy for all; try --select first."
+    toy: ClassVar = "If a claim fails here: a hundred words are easy for all; try --select first."
 
     def check(self) -> None:
         self.columns = {"precision_at_1": "sem_at_1", "precision_at_10": "sem_at_10"}
@@ -208,7 +212,7 @@ class Metric(Experiment):
     def recorder(self, model: Any, part: SimpleNamespace, seed: int) -> Recorder | None:
         some = np.random.default_rng(seed).permutation(len(part.y_test))[:MOST_QUERIES]
         X, y, metric = part.X_test[some], part.y_test[some], model.metric
-        # Others are watched where they begin, by distances from the means of the classes.
+        # Others are measured at their start, by distances from the means of the classes.
         if not isinstance(metric, CometMetric) or metric.compare != "similarity":
             return None
         passes = range(1, int(np.ceil(metric.n_epochs)) + 1)
@@ -238,9 +242,9 @@ class Metric(Experiment):
 
 
 def _parts(bundle: ClassBundle, published: bool, features: int, scaling: str, seed: int) -> SimpleNamespace:
-    """Return a split with rows as methods see them; what scales them is that of the training part."""
+    """Return a split with rows scaled for methods, by the scale of the training part."""
     bundle = bundle if published else bundle.resplit(seed, TEST_FRACTION)
-    # Without more features than there are, all are kept.
+    # If there are no more features than that, all are kept.
     features = features if features < bundle.X.shape[1] else 0
     if scaling == "unit":
         return split(informative_unit_rows(bundle, features))

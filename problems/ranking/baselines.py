@@ -1,4 +1,4 @@
-"""What label ranking is compared with, by the paper (Shalit et al. 2012, §7.2.4) and in practice."""
+"""Baselines of label ranking, from the paper (Shalit et al. 2012, §7.2.4) and from practice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rmopt.engines.bilinear import rows_of
 
 
 def dual_of(point: Array, exponent: float = 2.0) -> dict[str, Array]:
-    """Return what moves in the place of W, features × labels, and the lengths of its rows; see `GroupPerceptron`."""
+    """Return the dual matrix of W, features × labels, and the lengths of its rows; see `GroupPerceptron`."""
     theta = np.array(point.T, order="C")
     # The inverse of the mirror map is that of the dual exponent.
     theta = _mirrored(theta, np.linalg.norm(theta, axis=1), exponent / (exponent - 1.0))
@@ -38,7 +38,7 @@ def primal_of(arrays: dict[str, Array], exponent: float = 2.0) -> Array:
 
 
 def _mirrored(theta: Array, norms: Array, exponent: float) -> Array:
-    """Return rows (‖θ_j‖ / ‖θ‖)^(p − 2) θ_j, where ‖θ‖ is the p-norm of the row lengths, and 0 for rows of 0."""
+    """Return rows (‖θ_j‖ / ‖θ‖)^(p − 2) θ_j, with ‖θ‖ the p-norm of the row lengths, and 0 for zero rows."""
     if exponent == 2.0:
         return theta
     whole = np.sum(norms**exponent) ** (1.0 / exponent)
@@ -50,7 +50,7 @@ def _mirrored(theta: Array, norms: Array, exponent: float) -> Array:
 class PassiveAggressive(OnlineSolver):
     """Iterative passive–aggressive steps on the factors of W = A Bᵀ (§7.2.4, 1); `step_size` is the bound C.
 
-    For each row A moves given B, then B given the new A; the violated labels are those before both.
+    For each row A moves given B, then B given the new A, with the violated labels before both.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class PassiveAggressive(OnlineSolver):
 class MatrixPerceptron(OnlineSolver):
     """The subgradient is subtracted from a full matrix that starts at zero (§7.2.4, 2).
 
-    Runs on `Euclidean(L, n)`; the `step_size` sets the size of W against the margin of 1.
+    Runs on `Euclidean(L, n)`. The `step_size` sets the size of W relative to the margin of 1.
 
     Examples
     --------
@@ -117,10 +117,10 @@ class MatrixPerceptron(OnlineSolver):
 class GroupPerceptron(MatrixPerceptron):
     """Online mirror descent with a group norm, the weights of a feature for all labels being a group (§7.2.4, 3).
 
-    The (2,1)-norm has no strongly convex mirror map; as in Kakade, Shalev-Shwartz and Tewari (2012) its place is
-    taken by ½‖W‖²_{2,q} with 1/p + 1/q = 1 and p = 2 ln n for n features (at least 2). The subgradient is
-    subtracted from a dual matrix θ, and feature j has the weights (‖θ_j‖ / ‖θ‖_{2,p})^{p − 2} θ_j, so that few
-    features carry most of W. Runs on `Euclidean(L, n)` from zero.
+    The (2,1)-norm has no strongly convex mirror map; as in Kakade, Shalev-Shwartz and Tewari (2012) it is replaced by
+    ½‖W‖²_{2,q} with 1/p + 1/q = 1 and p = 2 ln n for n features (at least 2). The subgradient is subtracted from a
+    dual matrix θ, and feature j has the weights (‖θ_j‖ / ‖θ‖_{2,p})^{p − 2} θ_j, so that few features carry most of
+    W. Runs on `Euclidean(L, n)` from zero.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class RidgeScores(BaseEstimator):
         X, Y, count = sp.csr_array(X), sp.csr_array(Y), X.shape[0]
         middle, often = X.mean(axis=0), Y.mean(axis=0)
         if X.shape[1] > count:
-            # By the smaller of the two matrices of inner products, that of rows less their mean.
+            # By the smaller of the two Gram matrices of centred rows.
             along = X @ middle
             gram = (X @ X.T).toarray() - along - along[:, None] + middle @ middle + self.alpha * np.eye(count)
             self.coef_ = X.T @ solve(gram, Y.toarray() - often, assume_a="pos")
@@ -169,9 +169,9 @@ class RidgeScores(BaseEstimator):
 
 
 class OneVsRest(OneVsRestClassifier):
-    """A classifier of its own for each label; labels that no training row has come last.
+    """A separate classifier for each label, with labels of no training row last.
 
-    scikit-learn gives these the score 0, which is above those of all labels that are unlikely.
+    scikit-learn gives these the score 0, which is above the scores of all unlikely labels.
     """
 
     def fit(self, X: Any, Y: Any) -> Self:
@@ -189,13 +189,13 @@ class OneVsRest(OneVsRestClassifier):
 class OmikujiTrees(BaseEstimator):
     """Omikuji's partitioned label trees (Parabel: Prabhu et al. 2018) with its defaults: three trees, hinge loss.
 
-    Labels that the trees do not find have the score 0.
+    Labels not found by the trees have the score 0.
     """
 
     def fit(self, X: Any, Y: Any) -> Self:
         omikuji = package("omikuji", "'rmopt[bench]'", "leave out omikuji")
         self.n_labels_, X, Y = Y.shape[1], sp.csr_array(X), sp.csr_array(Y)
-        # Omikuji reads no rows without features or without labels.
+        # Omikuji cannot read rows without features or labels.
         some = (X.count_nonzero(axis=1) > 0) & (Y.count_nonzero(axis=1) > 0)
         X, Y = X[some], Y[some]
         with TemporaryDirectory() as folder:

@@ -20,8 +20,8 @@ from rmopt.linalg import tall_qr
 
 # Rows that are scored at a time.
 BLOCK = 512
-# Columns beyond the wanted ones, and multiplications by the matrix and its transpose, by which the leading singular
-# vectors are as good as exact for a start (Halko, Martinsson and Tropp 2011).
+# Extra columns, and products with the matrix and its transpose, for leading singular vectors accurate enough for a
+# start (Halko, Martinsson and Tropp 2011).
 OVERSAMPLING, POWERS = 10, 4
 
 
@@ -36,12 +36,12 @@ class LabelRanking(FiniteSum):
     ----------
     X : array or sparse matrix, shape (N, n)
     Y : array or sparse matrix, shape (N, L)
-        Indicators: 1 where a label is true, and 0 elsewhere.
+        Indicators: 1 for true labels, and 0 for others.
 
     Raises
     ------
     InvalidInputError
-        For shapes that do not belong together, or fewer than two labels.
+        For shapes that do not match, or fewer than two labels.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class LabelRanking(FiniteSum):
         return total
 
     def gradient(self, point: LowRankPoint | Array) -> Factored:
-        """Return the subgradient of the whole sum, as an operator."""
+        """Return the subgradient of the full sum, as an operator."""
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
@@ -91,7 +91,7 @@ class LabelRanking(FiniteSum):
         return Factored(columns.tocsr(), self.X[rows].T)
 
     def _scored(self, point: LowRankPoint | Array, rows: Array) -> Iterator[tuple[int, Array]]:
-        """Give rows with their scores, a block of which is in memory."""
+        """Yield rows with their scores, one block in memory at a time."""
         for block in np.split(rows, range(BLOCK, rows.size, BLOCK)):
             yield from zip(block.tolist(), label_scores(point, self.X[block]), strict=True)
 
@@ -121,10 +121,10 @@ class LabelRanking(FiniteSum):
 class WarpRanking(LabelRanking):
     """`LabelRanking` by sampled violations instead of the best wrong label (Weston et al. 2011, WSABIE).
 
-    A term is a pair (row, draw). The draw seeds small random numbers: they pick a true label, then wrong labels
-    one after another until one violates the margin, at most as many as there are. If it took N tries, the true
-    label's rank is estimated as r = ⌊(L − number of true labels) / N⌋ and the subgradient of its loss is weighted by
-    1 + 1/2 + … + 1/r. No step scores all labels.
+    A term is a pair (row, draw). The draw seeds small random numbers: they pick a true label, then wrong labels one
+    by one until one violates the margin, at most their number. If it took N tries, the true label's rank is estimated
+    as r = ⌊(L − number of true labels) / N⌋ and the subgradient of its loss is weighted by 1 + 1/2 + … + 1/r. No step
+    scores all labels.
 
     The value of this cost is that of `LabelRanking`.
 
@@ -147,7 +147,7 @@ class WarpRanking(LabelRanking):
 
     @property
     def term_ranges(self) -> list[tuple[int, int | None]]:
-        """Rows, and draws, which may be any."""
+        """Rows, and arbitrary draws."""
         return [(0, self.n_terms), (0, None)]
 
     def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
@@ -162,11 +162,11 @@ class WarpRanking(LabelRanking):
         return Factored(columns.tocsr(), self.X[pairs[:, 0]].T)
 
     def gradient(self, point: LowRankPoint | Array) -> Factored:
-        """Return the subgradient of `LabelRanking`, of which the terms are no exact parts."""
+        """Return the subgradient of `LabelRanking`, which is not exactly the sum of the terms."""
         return LabelRanking.term_gradient(self, point, np.arange(self.n_terms))
 
     def violation(self, scores: Array, row: int, draw: int) -> tuple[int, int, float] | None:
-        """Return a true label, a wrong one that violates its margin, and the weight; None when none is found."""
+        """Return a true label, a wrong one that violates its margin, and the weight, or None if none is found."""
         own, n_labels = self.labels(row), scores.size
         if own.size in (0, n_labels):
             return None
@@ -189,25 +189,24 @@ def label_scores(point: LowRankPoint | Array, X: Any) -> Array:
 
 
 class LogisticLabels(RowBatches):
-    """Σ over rows and labels of log(1 + exp(±score)), with + where the label is wrong.
+    """Σ over rows and labels of log(1 + exp(±score)), with + for wrong labels.
 
     Not in the LORETA paper. The score of label l for a row x is ``x A b_l + c_l``, and the loss the cross-entropy of
-    all labels; A is shared, so that labels learn from each other.
-    The point stacks A and, below, one row (b_l, c_l) for each label; the last column of A is of no use and stays.
+    all labels. A is shared, so that labels learn from each other. The point stacks A and, below, one row (b_l, c_l)
+    for each label. The last column of A is unused and constant.
 
     Parameters
     ----------
     X : array or sparse matrix, shape (N, n)
     Y : array or sparse matrix, shape (N, L)
-        Indicators: 1 where a label is true, and 0 elsewhere.
+        Indicators: 1 for true labels, and 0 for others.
     dropout : float
-        The share of the words of a row that are left out, anew in each batch, the others being larger for it; from 0
-        to below 1.
+        The share of the words of a row left out in each batch, with the others scaled up; at least 0 and below 1.
 
     Raises
     ------
     InvalidInputError
-        For shapes that do not belong together, or fewer than two labels.
+        For shapes that do not match, or fewer than two labels.
 
     Examples
     --------
@@ -239,7 +238,7 @@ class LogisticLabels(RowBatches):
         return total
 
     def gradient(self, point: Array) -> Array:
-        """Return the gradient of the whole sum: with all words, and all labels."""
+        """Return the gradient of the full sum, with all words and all labels."""
         return sum((slopes(*block) for block in self._blocks(point)), np.zeros(point.shape))
 
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
@@ -250,14 +249,14 @@ class LogisticLabels(RowBatches):
         return np.concatenate([features, labels]), slopes(point[features], point[labels], X, self.Y[numbers])
 
     def _blocks(self, point: Array) -> Iterator[tuple[Array, Array, sp.csr_array, sp.csr_array]]:
-        """Give the embeddings of features and of labels, with some rows after others."""
+        """Yield the embeddings of features and labels, with blocks of rows."""
         A, B = np.split(point, [self.rows.shape[1]])
         for start in range(0, self.n_terms, BLOCK):
             yield A, B, self.rows[start : start + BLOCK], self.Y[start : start + BLOCK]
 
 
 def embedded(X: Any, A: Array) -> Array:
-    """Return the embeddings of rows, whose last number is 1: the intercept's."""
+    """Return the embeddings of rows, with 1 for the intercept as the last number."""
     Z = np.asarray(X @ A)
     Z[:, -1] = 1.0
     return Z
@@ -277,12 +276,12 @@ def first_step(X: sp.csr_array, Y: sp.csr_array, rank: int, seed: int) -> Array:
     """Return the point that the first Newton step from constant probabilities reaches, along few directions.
 
     With probabilities p_l and variances v_l = p_l (1 - p_l) of the labels alone, the gradient is X^T (Y - p). Divided
-    by the root of v it is one in units of standard deviations; of this one the leading singular vectors are the
-    directions, the singular values their proportions, and the second derivative of the loss says how far to go.
-    Random starts are fitted as well as the data where there are few, and so are found again in what is learned.
+    by the root of v it is in units of standard deviations. Its leading singular vectors are the directions, the
+    singular values their proportions, and the second derivative of the loss gives the step length. With few data a
+    random start would survive in the learned model.
     """
     count, (n, n_labels) = X.shape[0], (X.shape[1], Y.shape[1])
-    # Half a row more of either kind: no label is certain.
+    # Half a row more of either kind, so that no label is certain.
     p = (np.asarray(Y.sum(axis=0)).ravel() + 0.5) / (count + 1.0)
     deviations, sums = np.sqrt(p * (1.0 - p)), np.asarray(X.sum(axis=0)).ravel()
 

@@ -29,9 +29,9 @@ class RankingTerms(NamedTuple):
 @register
 @dataclass(frozen=True)
 class RankingEngine(GaugedEngine):
-    """The same steps as `ReferenceEngine`, one row a step.
+    """The same steps as `ReferenceEngine`, with one row per step.
 
-    Costs O(nnz·k + k² + L k) a step with L labels; with `WarpRanking` O(nnz·k + k²) and k for every label drawn.
+    Costs O(nnz·k + k² + L k) per step with L labels, or with `WarpRanking` O(nnz·k + k²) and k for every drawn label.
     """
 
     supports: ClassVar[Supports] = {

@@ -1,4 +1,4 @@
-"""Rankings of labels as scikit-learn estimators: LORETA, and logistic regression with coefficients of low rank."""
+"""Rankings of labels as scikit-learn estimators: LORETA, and logistic regression with low-rank coefficients."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from rmopt.solvers.threads import one_blas_thread
 
 SAMPLINGS: dict[str, type[LabelRanking]] = {"exact": LabelRanking, "warp": WarpRanking}
 INITS = ("zero", "identity", "gaussian")
-# The fewest passes of logistic regression, and batches, how often they may be doubled, and the most held-out rows.
+# For logistic regression: least passes and batches, the number of doublings, and the largest held-out part.
 FIRST_EPOCHS, FIRST_BATCHES, DOUBLINGS, MOST_HELD_OUT = 5, 50, 5, 2000
 
 
 def epochs(cost: LabelRanking) -> Sampler:
-    """Return the sampler that shows every row once per epoch."""
+    """Return the sampler that draws every row once per epoch."""
     return (SeededEpochs if isinstance(cost, WarpRanking) else ShuffledEpochs)(cost.n_terms)
 
 
@@ -60,8 +60,8 @@ def starting_point(
 ) -> LowRankPoint:
     """Return the start of a run (Shalit et al. 2012, §7.2.1).
 
-    "zero": the first 2k subgradients from the zero matrix, summed in steps of `step_size` and truncated to rank k;
-    refused where they do not reach it. "identity": `unit` at the first k places of the diagonal. "gaussian": `unit`
+    "zero" sums the first 2k subgradients from the zero matrix in steps of `step_size` and truncates to rank k, with
+    an error if the rank is lower. "identity" has `unit` at the first k places of the diagonal. "gaussian" is `unit`
     times a product of two matrices of standard normal numbers.
     """
     rng = np.random.default_rng(seed)
@@ -77,12 +77,12 @@ def starting_point(
 def _from_zero(
     manifold: FixedRankEmbedded, cost: LabelRanking, rng: np.random.Generator, step_size: float
 ) -> LowRankPoint:
-    """Take subgradient steps from zero in the space of all matrices until the sum has rank k; truncate it."""
+    """Take subgradient steps from zero in the space of all matrices until the sum has rank k, and truncate it."""
     taken: list[int] = []
     left: list[Array] = []
     wanted = 2 * manifold.rank
     for row in rng.permutation(cost.n_terms).tolist():
-        # Rows stay sparse: as arrays they would be copied at every step.
+        # Rows stay sparse, since arrays would be copied at every step.
         x = cost.X[[row]]
         along = (cost.X[np.array(taken, dtype=int)] @ x.T).toarray()
         g = cost.label_gradient(row, sum(map(np.multiply, along, left), np.zeros(manifold.shape[0])))
@@ -99,9 +99,8 @@ def _from_zero(
     if len(left) >= manifold.rank:
         return _truncated(manifold, left, cost.X[taken])
     raise InvalidInputError(
-        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank}; a row has one where a true and a "
-        "wrong label are within a margin of 1 and a feature is not 0. Give more rows, a smaller rank, or init = "
-        "'identity'."
+        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank}; a row has one if a true and a "
+        "wrong label are within a margin of 1 and a feature is not 0. Give more rows, less rank or init = 'identity'."
     )
 
 
@@ -110,7 +109,7 @@ def _truncated(manifold: FixedRankEmbedded, left: list[Array], rows: Any) -> Low
         return manifold.from_gradients([Factored(-np.array(left).T, rows.T)])
     except np.linalg.LinAlgError as error:
         raise DivergedError(
-            "the first subgradients are no finite numbers; choose a smaller step_size, or scale X."
+            "the first subgradients are not finite; choose a smaller step_size, or scale X."
         ) from error
 
 
@@ -124,10 +123,10 @@ class LoretaLabelRanker(Loreta):
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 100, or two thirds of the number of labels, features or, for `fit`, rows where that is
-        smaller, at least 1; the first part of a stream decides it.
+        The rank of W. None means 100, or two thirds of the number of labels, features or, for `fit`, rows if that is
+        smaller, at least 1. The first part of a stream determines it.
     step_size : float, StepSize, callable or None
-        The step size, or a rule of them (`rmopt.solvers`). None: 0.03 over the mean of ‖x‖².
+        The step size, or a rule (`rmopt.solvers`). None means 0.03 over the mean of ‖x‖².
     retraction, checkpoint, random_state, n_jobs, verbose : optional
         As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
@@ -136,21 +135,21 @@ class LoretaLabelRanker(Loreta):
     n_epochs : int
         Passes over the rows.
     sampling : {"warp", "exact"}
-        "exact": the paper's loss, which compares with the best-scored wrong label; that label is often a true one
-        that nobody wrote down. "warp": draws wrong labels until one violates the margin (Weston et al. 2011); more
-        robust, and faster where labels are many.
+        "exact" is the paper's loss, which compares with the best-scored wrong label, often a true label missing from
+        the data. "warp" draws wrong labels until one violates the margin (Weston et al. 2011). It is more robust, and
+        faster for many labels.
     top_k : int or None
-        Labels that `predict` gives to each row; None: the rounded mean number of labels in the training rows.
+        Number of labels that `predict` gives to each row. None means the rounded mean number in the training rows.
 
     Attributes
     ----------
     model_ : LowRankModel
-        What was learned: W, labels × features, is `model_.point`.
+        The learned matrix W, labels × features, is `model_.point`.
     n_labels_, n_features_in_ : int
     top_k_ : int
         Labels that `predict` gives to each row.
     n_iter_, n_updates_ : int
-        Steps done by each worker, and how many steps of all moved W.
+        Steps of each worker, and the number of all workers' steps that moved W.
 
     See Also
     --------
@@ -204,10 +203,10 @@ class LoretaLabelRanker(Loreta):
         return self
 
     def partial_fit(self, X: Any, Y: Any) -> Self:
-        """Go on learning by one pass over a batch of examples.
+        """Continue learning by one pass over a batch of examples.
 
-        Labels may be added on the right: a label that comes later has scores of 0 until then, and the model is what
-        it would be if the label had been known from the start and never been drawn as a wrong one.
+        Labels may be added on the right. A later label has scores of 0 until then, and the model is the same as if
+        the label had been known from the start and never drawn as a wrong one.
 
         Parameters
         ----------
@@ -218,16 +217,16 @@ class LoretaLabelRanker(Loreta):
         return self
 
     def fit_stream(self, chunks: Any) -> Self:
-        """Learn from data that come in chunks, of which one is in memory at a time.
+        """Learn from data in chunks, of which one is in memory at a time.
 
-        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
-        goes on from its file and ends with the same bits.
+        As `partial_fit` on each, with a progress bar if `verbose`, and with `checkpoint`: a killed run resumes from
+        its file and ends bit-identically.
 
         Parameters
         ----------
         chunks : iterable of (X, Y)
-            Such as `problems.data.stream` reads from files with ``multilabel=True``. Others must give the same chunks
-            again for a run to be resumed.
+            For example from `problems.data.stream` with ``multilabel=True``. Others must yield the same chunks again
+            for a run to be resumed.
         """
         return self._follow(chunks)
 
@@ -236,7 +235,7 @@ class LoretaLabelRanker(Loreta):
         first = not self._has_learned()
         truth, parts = self._parts(X, Y, 1, seed, first, True)
         more = 0 if first else truth.shape[1] - self.n_labels_
-        # Before the steps: where Ctrl-C ends them, the model has the new labels.
+        # Before the steps, so that after Ctrl-C the model has the new labels.
         self._note_labels(truth, first)
         self._learn_chunk(*parts, seed, more)
 
@@ -249,7 +248,7 @@ class LoretaLabelRanker(Loreta):
     def predict(self, X: Any) -> Array:
         """Return indicators of the `top_k_` best-scored labels of each row, shape (n_samples, n_labels).
 
-        Where `top_k` was set since `fit`, it is so many.
+        A `top_k` set since `fit` replaces it.
         """
         scores = self.decision_function(X)
         order = best_labels(scores, optional(integer, 1, scores.shape[1])("top_k", self.top_k) or self.top_k_)
@@ -268,14 +267,14 @@ class LoretaLabelRanker(Loreta):
 
     def start_at(self, point: Any, n_iter: int = 0) -> Self:
         super().start_at(point, n_iter)
-        # Of how many labels a row has nothing is known yet.
+        # Nothing is known yet of the number of a row's labels.
         self.n_labels_, self.top_k_ = int(point.shape[0]), int(self.top_k or 1)
         return self
 
     def _parts(
         self, X: Any, Y: Any, n_epochs: int, seed: int, afresh: bool, grows: bool
     ) -> tuple[Any, tuple[Any, Any, Any]]:
-        """Return the indicators of labels, and what learns, from what, and what makes the start."""
+        """Return the indicators of labels, the solver, the problem, and the function for the start."""
         X = admit(self, X, reset=afresh)
         truth = table_of_labels(Y, X.shape[0], 2)
         known = 0 if afresh else self.n_labels_
@@ -286,9 +285,9 @@ class LoretaLabelRanker(Loreta):
                 "and new ones on the right."
             )
         optional(integer, 1, n_labels)("top_k", self.top_k)
-        # A part of a stream may have few rows; of all data they bound what the start can be made of.
+        # A part of a stream may have few rows. In complete data the rows limit the rank of the start.
         usual = max(1, min(100, 2 * min(n_labels, n, n_labels if grows else X.shape[0]) // 3))
-        # Labels that come later do not change it.
+        # Later labels do not change it.
         rank = int(self.rank or usual) if afresh else self._known_rank()
         manifold = FixedRankEmbedded(n_labels, n, rank)
         cost = SAMPLINGS[self.sampling](X, truth)
@@ -304,7 +303,7 @@ class LoretaLabelRanker(Loreta):
         return truth, (with_workers(solver, self.n_jobs), Problem(manifold, cost), start)
 
     def _note_labels(self, truth: Any, afresh: bool) -> None:
-        """Keep how many labels there are, and how many a row has, also of those that were seen before."""
+        """Store the number of labels, and the mean number per row, including earlier rows."""
         before = 0 if afresh else getattr(self, "_rows_and_labels", 0)
         self._rows_and_labels = before + np.array([truth.shape[0], truth.nnz])
         rows, labels = self._rows_and_labels.tolist()
@@ -316,33 +315,34 @@ class LoretaLabelRanker(Loreta):
 class LowRankLogisticRegression(LabelTables, BatchLearner):
     """Logistic regression for examples with several labels out of many, with coefficients of low rank.
 
-    The coefficients of all labels are a product of two thin matrices: labels that are rare learn from others, and a
-    label costs `rank` numbers. Steps are AdaGrad's, on batches of rows; the start is the first Newton step from the
-    labels' frequencies, along its leading directions. Features should be standardised, or rows of counts scaled to
-    unit length.
+    The coefficients of all labels are a product of two thin matrices: rare labels learn from others, and a label
+    takes `rank` numbers. AdaGrad takes steps on batches of rows, from the first Newton step from the labels'
+    frequencies, along its leading directions. Features should be standardised, or rows of counts scaled to unit
+    length.
 
     Parameters
     ----------
     rank : int or None
-        Of the matrix of coefficients; no more are used than there are features, or labels. None: 100, or half the
-        number of labels if that is more, up to 200.
+        The rank of the coefficients, at most the number of features or labels. None means 100, or half the number of
+        labels if that is more, up to 200.
     dropout : float or None
-        The share of words that is left out of a row, anew each time; from 0 to below 1. None: 0.15 where fewer than a
-        tenth of the entries of X are not zero, as with words, and otherwise 0.
+        The share of words left out of a row, drawn again each time; at least 0 and below 1. None means 0.15 if fewer
+        than a tenth of the entries of X are not zero, as for words, and else 0.
     batch_size : int
-        Rows in a batch; fewer where there are not as many.
+        Rows in a batch, or fewer if there are not as many.
     n_epochs : int or None
-        Passes over the rows. None: 5, or for few rows what makes 50 batches, doubled until the loss of a held-out
-        tenth falls no more. The search takes two to three times as long as the passes that it finds.
+        Passes over the rows. None means 5, or for few rows enough for 50 batches, doubled until the loss on a
+        held-out tenth falls no more. The search takes two to three times as long as these passes.
     step_size : float
-        Of AdaGrad, for rows of mean squared length 1, to which X is scaled; it falls to zero along a cosine.
+        The step size of AdaGrad for rows of mean squared length 1, to which X is scaled. It falls to zero along a
+        cosine.
     checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
+        Save the state there every half minute, and resume from it if the file exists.
     random_state : int, RandomState or None
-        Equal integers give equal bits.
+        Equal integers give identical results.
     n_jobs : int or None
-        Threads that learn one model, each with batches of its own; they meet at their mean, so the result depends on
-        their number. None: one, -1: all cores.
+        Threads that learn one model, each with its own batches. They average, so the result depends on their number.
+        None means one, -1 all cores.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -356,21 +356,21 @@ class LowRankLogisticRegression(LabelTables, BatchLearner):
         The numbers of the labels.
     n_labels_, n_features_in_ : int
     n_iter_ : int
-        Batches that each worker saw.
+        Number of batches of each worker.
     n_epochs_ : int
         Passes over the rows.
 
     See Also
     --------
-    LoretaLabelRanker : an order of the labels without probabilities, from a stream as well.
-    sklearn.multiclass.OneVsRestClassifier : a classifier of its own for each label, where all are frequent.
+    LoretaLabelRanker : an order of the labels without probabilities, also from a stream.
+    sklearn.multiclass.OneVsRestClassifier : a separate classifier for each label, if all are frequent.
 
     References
     ----------
     Duchi, Hazan and Singer, Adaptive subgradient methods for online learning and stochastic optimization, JMLR
     12 (2011), https://jmlr.org/papers/v12/duchi11a.html. Yu, Jain, Kar and Dhillon, Large-scale multi-label
     learning with missing labels, ICML (2014), arXiv:1307.5101, has the same model with a penalty on the factors
-    in place of an early end.
+    instead of early stopping.
 
     Examples
     --------
@@ -417,7 +417,7 @@ class LowRankLogisticRegression(LabelTables, BatchLearner):
         return self
 
     def _passes(self, X: Any, truth: Any, seed: int) -> int:
-        """Return after how many passes twice as many lower the loss of held-out rows no more."""
+        """Return the number of passes after which twice as many no longer lower the loss of held-out rows."""
         order = generator(seed, Stream.ORDER).permutation(X.shape[0])
         rest, rows = np.split(order, [min(X.shape[0] // 10, MOST_HELD_OUT)])
         least, best, trial = np.inf, 0, clone(self).set_params(checkpoint=None, verbose=False)

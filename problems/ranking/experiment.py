@@ -38,7 +38,7 @@ from rmopt.manifolds import Euclidean, FixedRankEmbedded
 from rmopt.solvers import Recorder, Solver
 
 USUAL_RANKS = "10,20,40"
-# Enough test rows for a curve against time; the table measures all.
+# Enough test rows for a curve against time; the table uses all.
 CURVE_ROWS = 500
 
 
@@ -78,11 +78,11 @@ class LabelLearner(Learner):
         return solver, Problem(manifold, cost), start
 
     def decision_function(self, X: Any, point: Any = None) -> Array:
-        """Return the scores of all labels, of what was learned or at a point."""
+        """Return the scores of all labels, for the learned matrix or at a point."""
         return np.asarray(label_scores(self.point_ if point is None else point, X))
 
 
-# What a method of label ranking must have one of, beside `fit`; the first that it has is used.
+# A method needs `fit` and one of these, of which the first is used.
 MEASURED_BY = ("decision_function", "predict_proba")
 
 
@@ -95,7 +95,7 @@ def scores_of(model: Any, X: Any) -> Array:
         return rows_of("decision_function(X)", model.decision_function(X), X.shape[0])
     found = model.predict_proba(X)
     if isinstance(found, list):
-        # Where a label is the same in all rows there is one column.
+        # A label that is the same in all rows has a single column.
         ends = [np.ravel(known)[-1] for known in getattr(model, "classes_", [(0, 1)] * len(found))]
         found = np.column_stack(
             [one[:, -1] if end else 1.0 - one[:, -1] for one, end in zip(found, ends, strict=True)]
@@ -134,8 +134,8 @@ ELSEWHERE = ("loreta", "loreta-warp", "low-rank-logistic", "ridge", "one-vs-rest
 
 
 def ranking_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return what section 7.2.5 of the paper says about figures 4 and 5, with the verdict of the numbers."""
-    # Of each method the rows with its best start at each rank, in order of rank.
+    """Return the claims of section 7.2.5 on figures 4 and 5, with the verdict of the numbers."""
+    # For each method the rows with its best start at each rank, in order of rank.
     best: dict[str, dict[Any, Row]] = {}
     for row in sorted(rows, key=lambda row: (row["rank"] or 0, row.mean("map"))):
         best.setdefault(row["method"], {})[row["rank"]] = row
@@ -158,7 +158,7 @@ def _precision(model: Any, X: Any, Y: Any, *point: Any) -> float:
 
 @dataclass(kw_only=True)
 class Ranking(Experiment):
-    """Rank labels: LORETA-1 with different starts, and with WARP sampling, beside its paper's other methods.
+    """Rank labels: LORETA-1 with different starts and WARP sampling, and its paper's other methods.
 
     Each example has several true labels, which should be ranked before the others (Shalit et al. 2012,
     section 7.2). Step sizes are chosen at the middle rank. The default run takes about a minute on two cores.
@@ -189,7 +189,9 @@ class Ranking(Experiment):
     headings: ClassVar = {
         "map_sem": "± s.e.m.", "ndcg_at_5": "nDCG@5", "train_seconds": "train s",
     }  # fmt: skip
-    toy: ClassVar = "Where a claim fails here: the rows are few, and how often a label occurs says much."
+    toy: ClassVar = (
+        "If a claim fails here: the rows are few, and the frequency of labels is a strong predictor."
+    )
 
     def check(self) -> None:
         others = ("precision_at_1", "precision_at_3", "precision_at_5", "ndcg_at_5")
@@ -200,7 +202,7 @@ class Ranking(Experiment):
     def settings(self) -> Iterator[Settings]:
         bundle, published = self.bundle, self.published
         self.kept = Kept(lambda seed: split((bundle if published else bundle.resplit(seed)).scaled()), 8)
-        # Each subgradient sums to zero over the labels, so from zero one direction of them is not reached.
+        # Each subgradient sums to zero over the labels, so one direction of them cannot be reached from zero.
         most = min(bundle.Y.shape[1] - 1, bundle.X.shape[1])
         self.ranks = options.ranks_within(self.run.say, self.rank, USUAL_RANKS, most)
         for name, kind in self.chosen.items():

@@ -12,7 +12,7 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS
 
 
 def instances() -> list[Instance]:
-    """Return more labels than features, and fewer; a row without labels, one with all, an empty one."""
+    """Return more labels than features, and fewer, with a row without labels, one with all, and an empty one."""
     made = []
     retractions = [one for one in FIXED_RANK_RETRACTIONS.values() if one.kernel is not None]
     for n_labels, n, k in ((12, 20, 4), (30, 15, 5)):

@@ -14,7 +14,7 @@ EXACT, WARP = range(2)
 
 @njit(cache=True, nogil=True)
 def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, growth_limit, meeting):
-    """Do the steps from `start` on; return (number of the next step, why the loop ended)."""
+    """Do the steps from `start` on, and return the number of the next step and why the loop ended."""
     A, B = factors.A, factors.B
     n_labels, k = A.shape
     scratch = make_scratch(k)
@@ -60,7 +60,7 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
         scatter(B, X.indices, X.values, x_start, x_stop, scratch.h)
         size[0] += 2.0 * dot(scratch.u, scratch.g) + g_square * dot(scratch.g, scratch.g)
         size[1] += 2.0 * dot(scratch.v, scratch.h) + x_square * dot(scratch.h, scratch.h)
-        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
+        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): a large value means that H_A loses digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
             return t + 1, PROBE_DUE
     return terms.rows.shape[0], FINISHED
@@ -68,7 +68,7 @@ def run(kind, sampling, factors, counters, X, Y, terms, start, probe_every, grow
 
 @njit(cache=True, nogil=True)
 def violations(scores, own, labels, weights):
-    """Write the sparse subgradient over labels; return its number of entries (−1: a score is not finite).
+    """Write the sparse subgradient over labels, and return its number of entries, or −1 if a score is not finite.
 
     `own` holds the true labels in ascending order.
     """
@@ -174,7 +174,7 @@ def passive_aggressive(A, B, X, Y, rows, etas, moves):
 def full_rank(exponent, theta, norms, X, Y, rows, etas, moves):
     """Subtract the subgradient from theta (features × labels); W is theta, or its mirror image.
 
-    Row j of W is (‖theta_j‖ / ‖theta‖)^(exponent − 2) theta_j, where ‖theta‖ is the exponent-norm of the row lengths
+    Row j of W is (‖theta_j‖ / ‖theta‖)^(exponent − 2) theta_j, with ‖theta‖ the exponent-norm of the row lengths
     `norms`; for an exponent of 2 it is theta. Returns the number of the first bad step, or −1.
     """
     n_labels, grouped = theta.shape[1], exponent != 2.0

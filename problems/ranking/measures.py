@@ -1,4 +1,4 @@
-"""How well labels are ranked."""
+"""Measures of label rankings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from rmopt.core.arguments import integer, numbers, sequence
 def mean_average_precision(scores: Array, Y: Any) -> float:
     """Return the mean, over rows with true labels and with wrong ones, of average precision.
 
-    Average precision is the mean, over the true labels of a row, of the precision among the labels that score
-    at least as high. For these rows it is `sklearn.metrics.label_ranking_average_precision_score`, which counts
-    rows without true labels as 1; here they are left out, as nothing can be ranked there.
+    Average precision is the mean, over the true labels of a row, of the precision among the labels that score at
+    least as high. For these rows it is `sklearn.metrics.label_ranking_average_precision_score`, which counts rows
+    without true labels as 1. Here they are left out, because nothing can be ranked.
 
     Parameters
     ----------
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
-        1 where a label is true, and 0 elsewhere.
+        1 for true labels, and 0 for others.
 
     Raises
     ------
     InvalidInputError
-        When no row has both true and wrong labels, or a score is not finite.
+        If no row has both true and wrong labels, or a score is not finite.
 
     Examples
     --------
@@ -61,28 +61,28 @@ def mean_average_precision(scores: Array, Y: Any) -> float:
 
 
 def best_labels(scores: Array, k: int) -> Array:
-    """Return the numbers of the k best-scored labels of each row, best first; equal ones in the order of columns."""
+    """Return the numbers of the k best-scored labels of each row, best first, equal ones in the order of columns."""
     return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
 def precision_at(scores: Array, Y: Any, ks: Sequence[int] = (1, 3, 5)) -> dict[int, float]:
     """Return for each k the mean share, over all rows, of true labels among the k best-scored ones.
 
-    Rows without true labels count, as in the extreme classification repository; of equal scores those of the first
-    columns are taken.
+    Rows without true labels count, as in the extreme classification repository. Of equal scores those of the first
+    columns are used.
 
     Parameters
     ----------
     scores : array, shape (N, L)
     Y : array or sparse matrix, shape (N, L)
-        1 where a label is true, and 0 elsewhere.
+        1 for true labels, and 0 for others.
     ks : sequence of int
         From 1 to L.
 
     Raises
     ------
     InvalidInputError
-        For shapes that do not belong together, a k out of range, or a score that is not finite.
+        For shapes that do not match, a k out of range, or a score that is not finite.
 
     Examples
     --------

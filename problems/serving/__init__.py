@@ -1,4 +1,4 @@
-"""Learned similarities where they are used: exact and approximate search, and a page for the browser."""
+"""The use of learned similarities: exact and approximate search, and a page for the browser."""
 
 from problems.serving.index import Searchable, SimilarityIndex, top_k
 from problems.serving.web import Found, Searcher, TextSearch, make_app

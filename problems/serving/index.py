@@ -1,4 +1,4 @@
-"""Search of the largest inner products, and the documents that are searched."""
+"""Search for the largest inner products, and an index of documents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rmopt.core.arguments import integer, numbers
 from rmopt.errors import InvalidInputError
 from rmopt.files import reading, write_atomically
 
-# Queries that go through the items together, and items whose scores are there at a time.
+# The number of queries processed together, and of items with scores in memory.
 QUERIES, ITEMS = 64, 8192
 FILE = "index.joblib"
 
 
 def top_k(queries: Any, items: Array, k: int = 10) -> tuple[Array, Array]:
-    """Return the k items that have the largest inner products with each query.
+    """Return the k items with the largest inner products with each query.
 
     The items are read in blocks, once for every 64 queries. Beyond the result it needs memory for a block of scores.
 
@@ -31,21 +31,22 @@ def top_k(queries: Any, items: Array, k: int = 10) -> tuple[Array, Array]:
     ----------
     queries : array, shape (n_queries, rank)
     items : array or memmap, shape (n_items, rank)
-        Of type float32 or float64, in which scores are computed. Not looked at before; what gives NaN is not found.
+        Of type float32 or float64, in which scores are computed. They are not checked, and items with NaN are not
+        found.
     k : int
         At most n_items.
 
     Returns
     -------
     scores : array, shape (n_queries, k)
-        Falling; of equal ones the item that comes first is first.
+        In descending order, with equal ones in the order of items.
     indices : int array, shape (n_queries, k)
         Row numbers of the items.
 
     Raises
     ------
     InvalidInputError
-        When an argument has another shape, or a query has fewer than k items with a finite score.
+        If an argument has another shape, or a query has fewer than k items with a finite score.
 
     Examples
     --------
@@ -83,12 +84,12 @@ def top_k(queries: Any, items: Array, k: int = 10) -> tuple[Array, Array]:
 
 @dataclass(eq=False)
 class SimilarityIndex:
-    """Documents that a learned similarity searches; ``model.index(X)`` makes it.
+    """An index of documents for search by a learned similarity, made by ``model.index(X)``.
 
     Parameters
     ----------
     model : fitted similarity
-        It embeds queries.
+        The model that embeds queries.
     embeddings : array or memmap of float32, shape (n_documents, rank)
         The score of a query and a document is the inner product of their embeddings.
     names : sequence, optional
@@ -96,7 +97,7 @@ class SimilarityIndex:
     texts : sequence of str, optional
         The documents themselves, shown by `rmopt serve`.
     vectorizer : object, optional
-        What made features of texts: a fitted vectorizer of scikit-learn or a pipeline, needed by `rmopt serve`.
+        The fitted vectorizer of scikit-learn, or a pipeline, that made features of texts, for `rmopt serve`.
 
     Examples
     --------
@@ -133,18 +134,18 @@ class SimilarityIndex:
         Parameters
         ----------
         X : array or sparse matrix, shape (n_queries, n_features), or str or sequence of str
-            Texts where the index has a vectorizer.
+            Texts if the index has a vectorizer.
         k : int
-            At most as many as there are documents.
+            At most the number of documents.
 
         Returns
         -------
         scores : array, shape (n_queries, k)
             Falling.
         indices : int array, shape (n_queries, k)
-            Row numbers of the documents. Where a query has nothing that the model knows, all scores are 0.
+            Row numbers of the documents. If a query has no known features, all scores are 0.
         """
-        # Columns of text come as arrays and as series too.
+        # Columns of text may also be arrays and series.
         texts = [X] if isinstance(X, str) else list(X) if getattr(X, "ndim", 1) == 1 else []
         if self.vectorizer is not None and texts and all(isinstance(text, str) for text in texts):
             X = self.vectorizer.transform(texts)
@@ -152,14 +153,14 @@ class SimilarityIndex:
         return top_k(np.asarray(embed(X), dtype=np.float32), self.embeddings, k)
 
     def save(self, folder: Path | str) -> None:
-        """Write the index with joblib into a folder, which is made where it is absent."""
+        """Write the index with joblib into a folder, which is created if missing."""
         write_atomically(Path(folder, FILE), lambda stream: joblib.dump(self, stream))
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """Read what `save` wrote; the embeddings stay in their file, of which a search reads what it needs.
+        """Read the index of `save`; the embeddings stay in their file, from which a search reads its parts.
 
-        joblib runs code that the file names: load folders that you trust.
+        joblib runs code named in the file, so only load folders that you trust.
         """
         file = Path(folder, FILE)
         with reading(file):
@@ -175,22 +176,22 @@ class Searchable:
     def index(
         self, X: Any, names: Any = None, *, texts: Any = None, vectorizer: Any = None
     ) -> SimilarityIndex:
-        """Return an index of documents, to be searched for the most similar ones.
+        """Return an index of documents, for search of the most similar ones.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_documents, n_features)
         names : sequence, optional
-            A name or a number for each document; by default row numbers.
+            A name or a number for each document, by default row numbers.
         texts : sequence of str, optional
-            The documents themselves, which a page shows.
+            The documents themselves, shown by a page.
         vectorizer : object, optional
-            What made X of the texts, a fitted vectorizer or a pipeline; a page needs it.
+            The fitted vectorizer or pipeline that made X of the texts, needed by a page.
 
         Returns
         -------
         SimilarityIndex
         """
         embeddings = np.asarray(self.transform(X), dtype=np.float32)
-        # Another fit leaves the index as it is.
+        # Another fit does not change the index.
         return SimilarityIndex(copy(self), embeddings, names=names, texts=texts, vectorizer=vectorizer)

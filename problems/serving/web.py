@@ -1,4 +1,4 @@
-"""A page in the browser, and an address for programs: of an index of texts, or of a search of one's own."""
+"""A page in the browser and an address for programs, for an index of texts or your own search."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from problems.validation import package
 from rmopt.core.arguments import instance, integer
 from rmopt.errors import InvalidInputError
 
-# Results of a query: by default, and at most; and characters of a text.
+# The default and largest number of results, and of characters of a text.
 RESULTS, MOST_RESULTS, EXCERPT = 10, 100, 240
-# A page that is open elsewhere in the browser cannot read the answers by a name of its own for this machine.
+# Other pages in the browser cannot read the answers by another name of this machine.
 HERE = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
-    # No script runs, wherever it came from, and nothing is fetched from elsewhere.
+    # No scripts run, and nothing is fetched from elsewhere.
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'",
 }
 
@@ -33,13 +33,12 @@ class Found:
     Attributes
     ----------
     query : str
-        What stands in the field.
+        The text in the field.
     results : list of dict
-        Each with ``name``, and where there are such ``row``, ``score``, ``std``, ``text``, and ``why``: dicts with
-        ``term``. ``links``, for the page alone, has labels, and the fields of the
-        address that each leads to.
+        Each with ``name``, and possibly ``row``, ``score``, ``std``, ``text``, and ``why``, dicts with ``term``.
+        ``links``, for the page alone, has labels with the address fields of their targets.
     message : str
-        What is to be said of them, or why there are none.
+        A remark on them, or why there are none.
     """
 
     query: str
@@ -48,7 +47,7 @@ class Found:
 
 
 class Searcher(ABC):
-    """Something that a page searches.
+    """The search behind a page.
 
     Examples
     --------
@@ -63,41 +62,41 @@ class Searcher(ABC):
     >>> app = make_app(Words())
     """
 
-    #: What is to be typed into the field, and what stands before the reasons for a result.
+    #: The prompt of the field, and the text before the reasons for a result.
     prompt: str
     because: str = ""
 
     @abstractmethod
     def find(self, fields: Any, k: int) -> Found:
-        """Return at most k results for the fields of an address, of which q is what people type.
+        """Return at most k results for the fields of an address, with q the typed text.
 
         Raises
         ------
         InvalidInputError
-            When the fields cannot be used.
+            If the fields cannot be used.
         """
 
 
 def whole_number(name: str, text: str, least: int, most: int) -> int:
-    """Return the number that a field of an address holds."""
+    """Return the number in a field of an address."""
     return integer(name, int(text) if text.isdecimal() and len(text) < 19 else text, least, most)
 
 
 def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) -> Any:
-    """Return a web application that searches an index of texts, say; ``uvicorn.run(app)`` serves it.
+    """Return a web application for a search, for example in an index of texts; ``uvicorn.run(app)`` serves it.
 
-    ``/`` is a page for people, ``/search?q=TEXT&k=10`` answers programs in JSON. It is made for one's own machine or
-    network: there are neither users nor encryption.
+    ``/`` is a page for people, and ``/search?q=TEXT&k=10`` answers programs in JSON. It is for your own machine or
+    network, without users or encryption.
 
     Parameters
     ----------
     searched : SimilarityIndex or Searcher
-        An index with texts and a vectorizer; ``problems.subspace.ItemSearch(model)``, for recommendations; or a
-        search of your own.
+        An index with texts and a vectorizer, ``problems.subspace.ItemSearch(model)`` for recommendations, or your own
+        search.
     title : str
-        What stands above the page.
+        The heading of the page.
     hosts : sequence of str
-        The names by which it may be asked, ``*`` for any; by default those of this machine for itself.
+        The accepted host names, ``*`` for any; by default this machine's names for itself.
 
     Returns
     -------
@@ -106,7 +105,7 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     Raises
     ------
     InvalidInputError
-        When the index lacks texts or a vectorizer, or a package is missing (``pip install "rmopt[serve]"``).
+        If the index lacks texts or a vectorizer, or a package is missing (``pip install "rmopt[serve]"``).
 
     Examples
     --------
@@ -147,9 +146,9 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
         else:
             results = [{key: result[key] for key in result if key != "links"} for result in found.results]
             reply = {"query": found.query, "results": results, "message": found.message}
-            # Numbers may be those of numpy.
+            # Numbers may be of numpy types.
             content, kind = json.dumps(reply, default=methodcaller("item")), "application/json"
-        # Texts may hold halves of characters.
+        # Texts may hold lone surrogates.
         return Response(content.encode(errors="replace"), status, HEADERS, kind)
 
     return Starlette(
@@ -195,7 +194,7 @@ class TextSearch(Searcher):
         x = index.vectorizer.transform([query])
         if not abs(x).sum():
             return Found(query, message="No word of this is known to the model." if query.strip() else "")
-        # A document is no answer to itself.
+        # A document is not an answer to itself.
         scores, rows = (values[0].tolist() for values in index.query(x, min(k + (row >= 0), len(index))))
         results = [
             {"row": other, "name": index.names[other], "score": score, "text": excerpt(index.texts[other]),

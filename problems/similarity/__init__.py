@@ -1,4 +1,4 @@
-"""Similarity learning: LORETA (Shalit et al. 2012), what it is compared with, and the softmax over cosines.
+"""Similarity learning: LORETA (Shalit et al. 2012), its baselines, and the softmax over cosines.
 
 ==============================================  ====================================================
 Paper                                           Code

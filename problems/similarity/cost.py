@@ -1,8 +1,8 @@
-"""The softmax over the cosines of a batch of documents: what a similarity learns from classes at once.
+"""The softmax over the cosines of a batch of documents, a loss for similarities from classes.
 
-Not in the LORETA paper. Every document of a batch is a query; the loss is minus the logarithm of the probability of
-the documents of its class under a softmax over the cosines with all others, as supervised contrastive learning has it
-(Khosla et al. 2020, the sum outside of the logarithm), here with the linear embedding x ↦ Aᵀ x / ‖Aᵀ x‖.
+Not in the LORETA paper. Every document of a batch is a query. The loss is minus the logarithm of the probability of
+the documents of its class under a softmax over the cosines with all others, as in supervised contrastive learning
+(Khosla et al. 2020, with the sum outside the logarithm), here with the linear embedding x ↦ Aᵀ x / ‖Aᵀ x‖.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rmopt.core.arguments import array, number
 
 
 class ContrastiveSum(RowBatches):
-    """The mean over the documents of a batch of their losses, each beside the others of the batch.
+    """The mean loss over the documents of a batch, each compared with the others of the batch.
 
     A stream: a batch is contrasted within itself, so that there is no sum over all documents. A term is a document
-    and a number, of which the first one of a batch seeds the words that are left out.
+    and a number; the first number of a batch seeds the choice of words left out.
     """
 
     remedy = "take Euclidean(n_features, rank)"
@@ -39,7 +39,7 @@ class ContrastiveSum(RowBatches):
         raise InvalidInputError("this cost is a stream of batches, and has no value.")
 
     def gradient(self, point: Array) -> Any:
-        raise InvalidInputError("this cost is a stream of batches, of which one has a `term_gradient`.")
+        raise InvalidInputError("this cost is a stream of batches; use `term_gradient` of a batch.")
 
     def row_gradient(self, point: Array, terms: Array) -> tuple[Array, Array]:
         X, rows, documents = self.batch(terms)
@@ -55,11 +55,11 @@ class ContrastiveSum(RowBatches):
         return rows, np.asarray(X.T @ (along / lengths))
 
     def _scores(self, Z: Array, documents: Array) -> tuple[Array, Array, Array]:
-        """Return cosines over the temperature, which pairs are of one class, and one over their number by row."""
+        """Return cosines divided by the temperature, the pairs of one class, and one over their number by row."""
         scores = Z @ Z.T / self.temperature
         same = documents[:, None] == documents
         scores[same] = -np.inf
-        # A batch of one document alone has nothing to compare with.
+        # A batch of a single document has no comparison.
         np.fill_diagonal(scores, np.where(same.all(axis=1), 0.0, -np.inf))
         positive = (self.y[documents][:, None] == self.y[documents]) & ~same
         counts = positive.sum(axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""Similarities as scikit-learn estimators: by LORETA, and from batches of documents with all their classes."""
+"""Similarities as scikit-learn estimators: by LORETA, and by contrasts within batches of documents."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ from rmopt.solvers import Sampler, ScheduledSolver, ShuffledEpochs
 from rmopt.solvers.threads import one_blas_thread
 
 INITS = ("identity", "gaussian")
-# Passes over the rows, and batches, of which small collections need many passes.
+# Passes over the rows, and the least number of batches, for which small collections need many passes.
 LEAST_EPOCHS, LEAST_STEPS = 10, 500
-# The length of the first embeddings decides how fast the first steps turn them.
+# The length of the first embeddings determines how fast the first steps turn them.
 START = 0.03
 
 
@@ -60,54 +60,53 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     """A low-rank bilinear similarity of documents, learned from their classes or from triplets.
 
     Learns W of a fixed rank such that qᵀ W d is larger for documents d that are similar to the query q,
-    by stochastic gradient descent on the manifold of rank-k matrices (LORETA-1: Shalit et al. 2012,
-    Algorithm 4, in a form that costs O(nnz·k + k²) a step). Features should be standardised, or rows of counts
-    scaled to unit length.
+    by stochastic gradient descent on the manifold of rank-k matrices (LORETA-1: Shalit et al. 2012, Algorithm 4, in a
+    form that costs O(nnz·k + k²) per step). Features should be standardised, or rows of counts scaled to unit length.
 
     Parameters
     ----------
     rank : int or None
-        The rank of W; None: 30, or half the number of features where that is smaller.
+        The rank of W. None means 30, or half the number of features if that is smaller.
     step_size : float, StepSize, callable or None
-        The step size, or a rule of them (`rmopt.solvers`). None: one over the squared mean of ‖x‖², which
-        is 1 for unit rows and follows the scale of the data.
+        The step size, or a rule (`rmopt.solvers`). None means one over the squared mean of ‖x‖², which is 1 for unit
+        rows and follows the scale of the data.
     retraction : {"second-order", "metric-projection", "orthographic"} or Retraction
-        How a step stays on the manifold; "orthographic" is not for `psd`.
+        How a step stays on the manifold. "orthographic" is not available with `psd`.
     checkpoint : path or None
-        Save the state of `fit` and `fit_stream` there every half minute, and resume from it when the file exists.
+        Save the state of `fit` and `fit_stream` there every half minute, and resume from it if the file exists.
     random_state : int, RandomState or None
-        Equal integers give equal bits.
+        Equal integers give identical results.
     n_jobs : int or None
-        Threads, -1 for all cores: workers that take their own steps and meet at their mean
-        (`rmopt.solvers.Parallel`). The result depends on how many there are.
+        Threads, -1 for all cores: workers that take their own steps and average (`rmopt.solvers.Parallel`). The
+        result depends on their number.
     verbose : bool
         Draw a progress bar on standard error.
     psd : bool
         Learn a positive semidefinite W (LORETA-1-PSD, Algorithm 5): the similarity is symmetric, an inner product
         of embeddings.
     max_iter : int
-        Number of steps; each looks at one triplet.
+        Number of steps, of one triplet each.
     loss : {"hinge", "squared_hinge", "logistic"} or Loss
         The loss of the score difference of positive and negative.
     init : {"identity", "gaussian"}
-        "identity": ones at the first `rank` places of the diagonal, which suits features in order of
-        importance and learns nothing where the first ones are 0 in all rows, as hashed words and the edges of
-        pictures are; "gaussian": a random point. Both are divided by the mean of ‖x‖², so that the scale of the
-        data changes no score.
+        "identity" has ones at the first `rank` places of the diagonal, which suits features in order of importance.
+        It learns nothing if the first ones are 0 in all rows, as for hashed words and the edges of images. "gaussian"
+        is a random point. Both are divided by the mean of ‖x‖², so that scores do not depend on the scale of the
+        data.
 
     Attributes
     ----------
     model_ : LowRankModel
-        What was learned: W is `model_.point`, and A Bᵀ with ``A, B = model_.factors``.
+        The learned matrix: W is `model_.point`, and A Bᵀ with ``A, B = model_.factors``.
     classes_ : array
-        The classes seen by `fit`.
+        The classes known to `fit`.
     n_features_in_ : int
     n_iter_, n_updates_ : int
-        Steps done by each worker, and how many steps of all moved the point.
+        Steps of each worker, and the number of all workers' steps that moved the point.
 
     See Also
     --------
-    ContrastiveSimilarity : usually better where there are classes; it looks at whole batches.
+    ContrastiveSimilarity : usually better with classes, by entire batches.
     problems.metric.CometMetric : a full metric, for up to some hundred dense features.
     problems.ranking.LoretaLabelRanker : the same steps for labels.
 
@@ -163,30 +162,29 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         return self._learn(X, ShuffledEpochs(triplets), seed, X=X, triplets=triplets)
 
     def partial_fit(self, X: Any, y: Any, max_iter: int | None = None) -> Self:
-        """Go on learning from a batch of labelled rows.
+        """Continue learning from a batch of labelled rows.
 
         Parameters
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         y : array, shape (n_samples,)
         max_iter : int, optional
-            Number of steps on this batch; ten per row unless given.
+            Number of steps on this batch, by default ten per row.
         """
         steps = None if max_iter is None else count("max_iter", max_iter)
         self._learn_part(X, y, self._begin_part(), steps)
         return self
 
     def fit_stream(self, chunks: Any, *, steps_per_row: float = 10.0) -> Self:
-        """Learn from data that come in chunks, of which one is in memory at a time.
+        """Learn from data in chunks, of which one is in memory at a time.
 
-        As `partial_fit` on each, with a progress bar where `verbose`, and with `checkpoint`: a run that is killed
-        goes on from its file and ends with the same bits. Triplets are drawn within a chunk.
+        As `partial_fit` on each, with a progress bar if `verbose`, and with `checkpoint`: a killed run resumes from
+        its file and ends bit-identically. Triplets are drawn within a chunk.
 
         Parameters
         ----------
         chunks : iterable of (X, y)
-            Such as `problems.data.stream` reads from files. Others must give the same chunks again for a run to be
-            resumed.
+            For example from `problems.data.stream`. Others must yield the same chunks again for a run to be resumed.
         steps_per_row : float
             Steps on each chunk, for each of its rows.
         """
@@ -216,7 +214,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         return evaluate_retrieval(scores, y, ks=(), n_jobs=self.n_jobs).map
 
     def _symmetric(self) -> bool:
-        """Return whether what was learned is symmetric."""
+        """Return whether the learned matrix is symmetric."""
         run = vars(self).get("_continued")
         held = self.model_.point if run is None else getattr(run.state, "factors", None) or run.state.point
         return isinstance(held, SymmetricFactors | PSDPoint)
@@ -237,7 +235,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
         steps: int | None = None,
         steps_per_row: float = 10.0,
     ) -> None:
-        """Learn from a part of the data: some steps, or so many for each row."""
+        """Learn from a part of the data: some steps, or a number for each row."""
         first = not self._has_learned()
         X, y = labelled(self, X, y, reset=first, ensure_min_samples=3 if first else 1)
         if steps is None:
@@ -251,7 +249,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def _parts(
         self, X: Any, sampler: Sampler, n_steps: int, seed: int, afresh: bool
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
-        """Return what learns, from what, and what makes the start; what was learned keeps its rank and its cone."""
+        """Return the solver, the problem and the start; a learned state keeps its rank and its cone."""
         n = X.shape[1]
         rank = (self.rank or min(30, max(1, n // 2))) if afresh else self._known_rank()
         psd = self.psd if afresh else self._symmetric()
@@ -281,35 +279,35 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
 class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
     """A similarity of documents: the cosine of linear embeddings, learned from the classes of whole batches.
 
-    Each document of a batch is a query, and the documents of its class are to be found among all others by a softmax
-    over their cosines. It sees all triplets of a batch at once, where `LoretaSimilarity` sees one triplet a step.
-    Not from a paper on low-rank matrices: the loss is that of Khosla et al. (2020), the step AdaGrad's, which touches
-    the rows of the terms that occur in the batch. Dense features should be standardised.
+    Each document of a batch is a query for the documents of its class among all others, by a softmax over their
+    cosines. It uses all triplets of a batch at once, whereas `LoretaSimilarity` uses one triplet per step. It is not
+    from a paper on low-rank matrices: the loss is that of Khosla et al. (2020), with AdaGrad steps on the rows of the
+    terms that occur in the batch. Dense features should be standardised.
 
     Parameters
     ----------
     rank : int
-        Numbers in an embedding.
+        Length of an embedding.
     dropout : float or None
-        The share of terms that is left out of a document, anew each time; from 0 to below 1. None: 0.3 where fewer
-        than a tenth of the entries of X are not zero, as with words, and otherwise 0.
+        The share of terms left out of a document, drawn again each time; at least 0 and below 1. None means 0.3 if
+        fewer than a tenth of the entries of X are not zero, as for words, and else 0.
     batch_size : int
-        Documents in a batch; fewer where there are not as many.
+        Documents in a batch, or fewer if there are not as many.
     n_epochs : int or None
-        Passes over the documents. None: 10, or for small collections as many as make 500 batches.
+        Passes over the documents. None means 10, or for small collections enough for 500 batches.
     step_size : float
-        Of AdaGrad; it falls to zero along a cosine.
+        The step size of AdaGrad, which falls to zero along a cosine.
     checkpoint : path or None
-        Save the state there every half minute, and resume from it when the file exists.
+        Save the state there every half minute, and resume from it if the file exists.
     random_state : int, RandomState or None
-        Equal integers give equal bits.
+        Equal integers give identical results.
     n_jobs : int or None
-        Threads that learn one model, each with batches of its own; they meet at their mean, so the result depends on
-        their number. None: one, -1: all cores.
+        Threads that learn one model, each with its own batches. They average, so the result depends on their number.
+        None means one, -1 all cores.
     verbose : bool
         Draw a progress bar on standard error.
     temperature : float
-        What cosines are divided by in the softmax; smaller ones look at the nearest documents.
+        The divisor of cosines in the softmax. Smaller ones emphasise the nearest documents.
 
     Attributes
     ----------
@@ -318,11 +316,11 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
     classes_ : array
     n_features_in_ : int
     n_iter_ : int
-        Batches that each worker saw.
+        Number of batches of each worker.
 
     See Also
     --------
-    LoretaSimilarity : where there are triplets or a stream in place of classes.
+    LoretaSimilarity : for triplets or a stream instead of classes.
     problems.metric.CometMetric : a full metric, for up to some hundred dense features.
 
     References
@@ -373,7 +371,7 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
         return self
 
     def transform(self, X: Any) -> Array:
-        """Return the embeddings of documents, shape (n_samples, rank): of length 1, or 0 where no term is known."""
+        """Return the embeddings of documents, shape (n_samples, rank): of length 1, or 0 without known terms."""
         return self._unit(X)
 
     def _unit(self, X: Any) -> Array:
@@ -387,6 +385,6 @@ class ContrastiveSimilarity(Searchable, Embedder, BatchLearner):
     def score(self, X: Any, y: Any) -> float:
         """Return the mean average precision when each row in turn is the query and ranks the others."""
         Z = self._unit(X)
-        # A frame keeps its names, by which it is known.
+        # A frame keeps its column names, by which it is checked.
         _, y = labelled(self, X, y, reset=False)
         return evaluate_retrieval(bilinear_scores(Z, Z), y, ks=(), n_jobs=self.n_jobs).map

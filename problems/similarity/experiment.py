@@ -1,4 +1,4 @@
-"""The experiment ``rmopt run similarity``: LORETA beside its paper's other methods (Shalit et al. 2012, §7.1)."""
+"""The experiment ``rmopt run similarity``: LORETA and its paper's other methods (Shalit et al. 2012, §7.1)."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from rmopt.experiments import Claim
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
 
-# Enough for a learning curve and for cross-validation; tables measure all test documents.
+# Enough queries for learning curves and cross-validation; tables use all test documents.
 CURVE_QUERIES = 200
 # The first part of a curve, in triplets.
 EARLY = 50_000
 USUAL_RANK = "20"
-# What variants of LORETA-1 may differ in.
+# The parameters of variants of LORETA-1.
 COMPARABLE = ("retraction", "solver", "engine", "init")
 COMPARED = f"of {', '.join(COMPARABLE)}"
 
@@ -59,7 +59,7 @@ class SimilarityLearner(Learner):
     metric : bool
         Whether documents are ranked by minus the distance (q − d)ᵀ W (q − d) instead of qᵀ W d.
     retraction, engine
-        What the solver is also told, where it has a choice; None: it has none.
+        Further arguments of the solver, or None if it has no choice.
     rank, max_iter, init, random_state
         See `LoretaSimilarity`; a method of full rank starts at the identity.
     """
@@ -99,14 +99,14 @@ class SimilarityLearner(Learner):
 
 
 class ClassScores(LinearSVC):
-    """Documents by their scores for each class, as a linear classifier has them: what practice would try first."""
+    """Documents by the class scores of a linear classifier, the usual first choice."""
 
     def transform(self, X: Any) -> Array:
         return normalize(X @ self.coef_.T)
 
 
 class Posteriors(LogisticRegression):
-    """Documents by the probability of each class: an inner product is that of being of one class."""
+    """Documents by class probabilities: an inner product is the probability of equal classes."""
 
     def transform(self, X: Any) -> Array:
         return self.predict_proba(X)
@@ -127,7 +127,7 @@ def _steps(label: str, *learner: Any, grid: Sequence[float], **more: Any) -> Met
 SMALL, LARGE = (0.01, 0.03, 0.1, 0.3, 1.0), (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 METHODS: dict[str, Method] = {
-    # Documents as they are: what every method must beat.
+    # The documents themselves, the baseline of all methods.
     "cosine": Method("cosine", Normalizer()),
     "svm": Method("linear SVMs", ClassScores(), crossed(C=(0.1, 1.0, 10.0))),
     "logistic": Method(
@@ -146,15 +146,15 @@ METHODS: dict[str, Method] = {
     ),
 }
 
-# What a method of similarity must have one of, beside `fit`.
+# A method needs `fit` and one of these.
 MEASURED_BY = ("scores", "transform")
 
 
 def scores_of(model: Any, X: Any) -> ScoreBlock:
     """Return the scores of rows against all rows, in the form of `problems.evaluation`.
 
-    They are a model's own `scores`, or inner products of its embeddings, ``transform(X)``; those of queries may be
-    others, ``transform_queries(X)``.
+    They are a model's own `scores`, or inner products of its embeddings, ``transform(X)``, with possibly different
+    ones for queries, ``transform_queries(X)``.
     """
     if hasattr(model, "scores"):
         scores: ScoreBlock = model.scores(X)
@@ -169,22 +169,22 @@ def scores_of(model: Any, X: Any) -> ScoreBlock:
 
 def mean_precision(scores: ScoreBlock, y: Array, seed: int = 0) -> float:
     """Return the mean average precision of some rows as queries."""
-    # Drawn, for the first ones would be of one class where rows are sorted by it.
+    # Random ones, because the first ones of sorted rows would be of one class.
     queries = np.sort(np.random.default_rng(seed).permutation(len(y))[:CURVE_QUERIES])
     return evaluate_retrieval(scores, y, queries=queries, ks=()).map
 
 
-# What the paper holds LORETA against.
+# The paper's competitors of LORETA.
 OF_PAPER = ("naive-gd", "psd-gd", "pa", "oasis", "lego", "polar")
 
 
 def similarity_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Return what section 7.1.5 of the paper says about figure 3, of each variant of LORETA-1."""
+    """Return the claims of the paper's section 7.1.5 on figure 3, for each variant of LORETA-1."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.label, []).append(row)
     method = {label: some[0]["method"] for label, some in groups.items()}
-    # Sentence, the row that is above, the other one, and in what.
+    # The sentence, the better row, the other one, and the measure.
     table: list[tuple[str, str, str, Any]] = []
     for ours in (label for label in groups if method[label] == "loreta"):
         for other in groups:
@@ -209,9 +209,9 @@ def _early(cell: Cell) -> float | None:
 
 @dataclass(kw_only=True)
 class Similarity(Experiment):
-    """Learn a similarity of documents: LORETA beside the cosine and what its paper compares it with.
+    """Learn a similarity of documents: LORETA, the cosine, and its paper's other methods.
 
-    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part; each test
+    Triplets (query, similar document, dissimilar document) are drawn from the classes of the training part. Each test
     document then ranks the others. With several ranks, and --features for each, this is figure 3 of the paper. The
     default run takes about a minute on two cores.
     """
@@ -219,7 +219,7 @@ class Similarity(Experiment):
     data: Annotated[options.Data, ClassBundle] = "scipy-docs"
     methods: Annotated[str, options.methods_option(METHODS)] = "cosine,svm,naive-gd,pa,loreta,contrastive"
     features: Annotated[
-        str, Option(help="Features to keep, by information gain; 0: all; or a number for each rank.")
+        str, Option(help="Number of features, by information gain, 0 for all; or a number for each rank.")
     ] = "0"
     rank: Annotated[str | None, options.rank_option(USUAL_RANK)] = None
     triplets: Annotated[int, Option(min=1, help="Training triplets for each model.")] = 50_000
@@ -237,7 +237,7 @@ class Similarity(Experiment):
     picture: ClassVar = "learning-curves.png"
     ylabel: ClassVar = f"mean average precision (curves: ≤ {CURVE_QUERIES} queries)"
     axes: ClassVar = {0: "triplets seen", 1: "training time, s"}
-    toy: ClassVar = "Where a claim fails here: few words tell the classes of scipy's documentation apart."
+    toy: ClassVar = "If a claim fails here: few words distinguish the classes of scipy's documentation."
 
     def check(self) -> None:
         self.columns = {"map": "map_sem", "precision_at_1": None, "precision_at_10": None}
@@ -247,7 +247,7 @@ class Similarity(Experiment):
         self.variants = self._variants()
 
     def _variants(self) -> list[Settings]:
-        """Return what each variant of LORETA-1 is trained with, of ``KEY=VALUE,VALUE``."""
+        """Return the parameters of each variant of LORETA-1 in ``KEY=VALUE,VALUE``."""
         if not self.compare:
             return [{}]
         key, _, values = self.compare.partition("=")
@@ -266,7 +266,7 @@ class Similarity(Experiment):
                 )
             elif ":" in value:
                 self.parts[value], variant["file"] = brought(value, value, f"a {key}, or its class")
-            # What nobody knows is refused now.
+            # Unknown values are refused now.
             trial = {"method": "loreta", "rank": 1, "seed": 0, "parameters": {}} | variant
             self.model(trial).parts(np.eye(4), np.array([0, 0, 1, 1]))
             variants.append(variant)
@@ -283,9 +283,9 @@ class Similarity(Experiment):
             )
         widths = self.widths * len(self.ranks) if len(self.widths) == 1 else self.widths
         self.width: dict[Any, int] = dict(zip(self.ranks, widths, strict=True))
-        # What has no rank takes the least.
+        # Methods without a rank take the least.
         self.width[None] = min(widths, key=lambda width: width or n)
-        # A few are kept: methods of one split and number of features share their data.
+        # A few are cached: methods of one split and number of features share their data.
         self.kept = Kept(partial(unit_parts, self.bundle, self.published), 8)
         for name, kind in self.chosen.items():
             for variant in self.variants if name == "loreta" else [{}]:

@@ -11,12 +11,11 @@ FACTORED, PASSIVE_AGGRESSIVE = range(2)
 
 @njit(cache=True, nogil=True)
 def run(method, A, B, left, right, terms, updates):
-    """Do one step per triplet for the hinge loss; return the number of the first bad step, or −1.
+    """Do one step per triplet for the hinge loss, and return the number of the first bad step, or −1.
 
-    `FACTORED`: simultaneous gradient steps on A and B with step size eta (Shalit et al. 2012, §7.1.4, 1); where B is
-    A it moves along (q dᵀ + d qᵀ) A with d = positive − negative (§7.1.4, 2).
-    `PASSIVE_AGGRESSIVE`: A moves given B, then B given the new A, each by the smallest step that removes
-    the loss, at most eta = C (§7.1.4, 3).
+    `FACTORED`: simultaneous gradient steps on A and B with step size eta (Shalit et al. 2012, §7.1.4, 1); if B is A
+    it moves along (q dᵀ + d qᵀ) A with d = positive − negative (§7.1.4, 2). `PASSIVE_AGGRESSIVE`: A moves given B,
+    then B given the new A, each by the smallest step that removes the loss, at most eta = C (§7.1.4, 3).
     """
     k = A.shape[1]
     a, b, g = np.empty(k), np.empty(k), np.empty(k)

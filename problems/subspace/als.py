@@ -1,6 +1,6 @@
 """Completion by factors: alternating least squares for ratings and for counts, and steps on single entries.
 
-Beside `estimators`, whose models are subspaces.
+The models of `estimators` are subspaces instead.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from rmopt.errors import warn
 from rmopt.manifolds import BoundedRank
 from rmopt.solvers import Cosine, ScaledSGD
 
-# Standard deviation of the factors at the start, in units where entries have one of 1.
+# Standard deviation of the initial factors, for entries of standard deviation 1.
 START = 0.1
-# Factors whose length a sweep changes by less than this share are as long as they were.
+# A relative change of the factors' length by less than this counts as none.
 STILL = 0.02
-# Beyond this the weight of a single entry is all that single precision sees.
+# Beyond this a single entry drowns all others in single precision.
 LARGEST_CONFIDENCE = 1e6
-# Of conjugate gradients in a half sweep; they begin where the last one ended.
+# Steps of conjugate gradients in a half sweep, which continue from the last one.
 STEPS = 3
-# So many entries, and not more than a row usually has, damp the factors of a row beside its own.
+# The largest number of virtual entries, at most that of a usual row, that damp the factors of a row.
 FEW = 50.0
-# Of effects alone, before steps on single entries.
+# Sweeps for effects alone, before steps on single entries.
 SWEEPS = 15
-# What counts say: by BM25, by their logarithm, as they are, and that they are not 0.
+# The weights of counts: BM25, their logarithm, the counts themselves, or 1.
 WEIGHTS = ("bm25", "log", "counts", "ones")
-# Of BM25: where a count of a usual row is worth half of what it can be, and how far rows' sums matter for that.
+# Parameters of BM25: the count of a usual row with half of the largest weight, and the influence of rows' sums.
 HALF, RELATIVE = 1.2, 0.75
-# Counts as they are that run so far above their mean are most of the objective.
+# Unweighted counts this far above their mean dominate the objective.
 SKEWED = 30.0
 
 
-# Returns the factors of each column of a side given those of its rows, and what each costs, from its last factors.
+# Returns the factors of each column of a side given those of its rows, and their costs, from the last factors.
 Solve = Callable[["Side", Array, Any], tuple[Array, Array]]
 
 
 class Regressed(NamedTuple):
-    """What a half sweep finds of each column: the factors with the random numbers, their mean, and inner products.
+    """The result of a half sweep for each column: factors with random numbers, their mean, and inner products.
 
     Shapes (n, d), (n, d) and (n, 3); the first factor is the effect. The products are those of residuals with
-    themselves, with what the factors add to the effects, and of that with itself.
+    themselves, of residuals with the factors' part beyond the effects, and of that part with itself.
     """
 
     drawn: Array
@@ -83,7 +83,7 @@ class Side:
         return found
 
     def each(self, solve: Callable[[int, int], Any], rank: int) -> None:
-        """Let a compiled function of the first column and an end solve each; refuse the last that it cannot."""
+        """Solve each column by a compiled function of the first column and an end, and refuse unsolvable ones."""
         work = self.counts.sum() * (rank + 1) ** 2
         cuts = self.cuts if work >= WORTH_THREADS else self.cuts[[0, -1]]
         failed = max(in_pieces(lambda _, *columns: int(solve(*columns)), cuts, work))
@@ -95,7 +95,7 @@ class Side:
 
 
 def standardised(table: KnownEntries) -> tuple[KnownEntries, float, float]:
-    """Return entries of mean 0 and standard deviation 1 (zeros where all are alike), the mean and the deviation."""
+    """Return entries of mean 0 and standard deviation 1 (zeros if all are equal), the mean and the deviation."""
     mean, deviation = float(table.data.mean()), float(table.data.std())
     if deviation <= 1e-14 * abs(mean):
         return table.with_values(np.zeros(table.nnz)), mean, 0.0
@@ -104,7 +104,7 @@ def standardised(table: KnownEntries) -> tuple[KnownEntries, float, float]:
 
 @dataclass(frozen=True)
 class Penalty:
-    """λ (c + few)^power ‖factors‖² of each row and column with c entries; their effects, the first, may have a λ."""
+    """λ (c + few)^power ‖factors‖² for rows and columns of c entries; effects (factor 0) may have another λ."""
 
     lam: float
     power: float
@@ -112,7 +112,7 @@ class Penalty:
     effects: float | None = None
 
     def scales(self, side: Side) -> Array:
-        """Return the weight of each row or column; what has no entry has factors 0 at any penalty."""
+        """Return the weight of each row or column; without entries factors are 0 for any penalty."""
         return float(self.lam) * (np.maximum(side.counts, 1.0) + self.few) ** float(self.power)
 
     def __call__(self, side: Side, factors: Array) -> float:
@@ -141,12 +141,12 @@ def regressed_on(model: PointCompletion, table: KnownEntries, penalty: Penalty) 
 def alternated(
     table: KnownEntries, solve: Solve, penalty: Penalty, W: Array, max_iter: int, tol: float, first: int = 0
 ) -> tuple[Array, Array, float, int]:
-    """Solve for rows and columns in turns, from factors W of the columns, until they are settled.
+    """Solve for rows and columns in turns, from factors W of the columns, until they converge.
 
-    They are where a sweep gains a share of the cost below `tol` and leaves factors, from the `first` one on, as long
-    as they were: near 0, where they start, the cost hardly falls while they grow or shrink by large factors. `solve`
-    returns the factors of each column of a side, and what each costs without its penalty. Returns the factors of rows
-    and columns, the cost, and the number of sweeps.
+    Convergence means that a sweep lowers the cost by a share below `tol` and does not change the length of the
+    factors, from the `first` one on: near 0, their start, the cost hardly falls while they grow or shrink by large
+    factors. `solve` returns the factors of each column of a side, and the cost of each without its penalty. Returns
+    the factors of rows and columns, the cost, and the number of sweeps.
     """
     by_rows = sp.csr_array(table)
     rows, columns = Side(by_rows, by_rows.data), Side(table, table.data)
@@ -167,19 +167,19 @@ class BiasedALS(PointCompletion):
     """Matrix completion by alternating least squares: mean + effects of row and column + u_i · w_j.
 
     Minimises Σ (y_ij − b_i − c_j − u_i · w_j)² + Σ_i (μ b_i² + λ_i ‖u_i‖²) + Σ_j (μ c_j² + λ_j ‖w_j‖²) over the known
-    entries, which are centred and scaled to a standard deviation of 1. For a row with n_i of them λ_i is
-    λ (n_i + c)^p, as that of Zhou, Wilkinson, Schreiber and Pan 2008 but for c: a few entries say something of an
-    effect, and next to nothing of factors. c is how many entries the row, or the column, of an entry has on average,
-    the smaller of both and at most 50. An effect and the factors of a row are solved for at once.
+    entries, which are centred and scaled to a standard deviation of 1. For a row with n_i of them λ_i is λ (n_i +
+    c)^p, as in Zhou, Wilkinson, Schreiber and Pan 2008 except for c: a few entries determine an effect roughly, and
+    factors hardly at all. c is the average number of entries in the row, or the column, of an entry, the smaller of
+    both and at most 50. The effect and the factors of a row are solved for together.
 
     Parameters
     ----------
     rank : int
-        0: effects alone.
+        The rank; 0 means effects alone.
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
-        Of the start; equal integers give equal bits.
+        The source of the start. Equal integers give identical results.
     lam, lam_effects : float
         λ and μ.
     count_power : float
@@ -187,8 +187,7 @@ class BiasedALS(PointCompletion):
     max_iter : int
         Sweeps over rows and columns.
     tol : float
-        Stop when a sweep lowers the cost by less than this, relative to the cost, and hardly changes the length of
-        the factors.
+        Stop when a sweep lowers the cost by less than this share, and hardly changes the length of the factors.
 
     Attributes
     ----------
@@ -198,11 +197,11 @@ class BiasedALS(PointCompletion):
         As of `RTRMC`.
     n_iter_ : int
     cost_ : float
-        What is minimised, at the end.
+        The final value of the objective.
 
     See Also
     --------
-    BayesianCompletion : usually a smaller error, with standard deviations, for more time.
+    BayesianCompletion : usually a smaller error, with standard deviations, in more time.
     RTRMC : data without noise, to rounding.
 
     References
@@ -252,7 +251,7 @@ class BiasedALS(PointCompletion):
 
 
 def bm25(counts: Array, lengths: Array, others: Array, documents: int) -> Array:
-    """Return what counts are worth in documents of relative lengths, by terms of which others have so many."""
+    """Return the BM25 weights of counts, for relative lengths and frequencies."""
     return np.log1p(documents / others) * counts / (counts + HALF * (1.0 - RELATIVE + RELATIVE * lengths))
 
 
@@ -260,17 +259,17 @@ def bm25(counts: Array, lengths: Array, others: Array, documents: int) -> Array:
 class ImplicitALS(PointCompletion):
     """Recommendations from implicit feedback by confidence-weighted alternating least squares (Hu et al. 2008).
 
-    A known entry with a value r > 0, how often or how surely, says yes with a confidence of 1 + α f(r); all other
-    entries say no with a confidence of 1. Minimises Σ c_ij (p_ij − u_i · w_j)² over all entries, p = 1 for yes and 0
-    for no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖²; row i has n_i known entries. A zero that is stored says no
-    as the others do, but counts as known, and is not recommended; ``eliminate_zeros()`` removes such. A half sweep
-    makes three steps of conjugate gradients in each row, in single precision: O(N k + (m + n) k²) for N known entries
-    at rank k; the others are never visited. Predictions are scores, mostly from 0 to 1, and meant for `recommend`;
-    `score` is the nDCG of ten recommendations.
+    A known entry with a value r > 0, a count or a confidence, means yes with a weight of 1 + α f(r). All other
+    entries mean no with a weight of 1. Minimises Σ c_ij (p_ij − u_i · w_j)² over all entries, p = 1 for yes and 0 for
+    no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖² for n_i known entries in row i. A stored zero means no as well,
+    but counts as known and is not recommended; ``eliminate_zeros()`` removes such zeros. A half sweep makes three
+    steps of conjugate gradients in each row, in single precision: O(N k + (m + n) k²) for N known entries at rank k,
+    without visits to the others. Predictions are scores, mostly from 0 to 1, for use in `recommend`; `score` is the
+    nDCG of ten recommendations.
 
-    A few entries that are counted very often would be most of the objective. So f damps: by BM25 a count grows in
-    value up to a limit, later where the row's counts are large, and counts more in columns with few entries; f has
-    mean 1 over the known entries, and is 1 where all of them are alike.
+    A few very large counts would dominate the objective. So f damps them: with BM25 a count's weight grows up to a
+    limit, more slowly in rows with large counts, and is larger in columns with few entries. f has mean 1 over the
+    known entries, and is 1 if all of them are equal.
 
     Parameters
     ----------
@@ -278,22 +277,21 @@ class ImplicitALS(PointCompletion):
     limits : (float, float), optional
         Predictions are clipped to them.
     handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict 0, with a warning.
+        How to treat rows and columns unknown to `fit`; "mean" predicts 0, with a warning.
     random_state : int, RandomState or None
-        Of the start; equal integers give equal bits, with any number of threads.
+        The source of the start. Equal integers give identical results, with any number of threads.
     weights : {"bm25", "log", "counts", "ones"}
-        f: BM25, the logarithm of 1 + r, r itself, or 1; divided by its mean.
+        f: BM25, the logarithm of 1 + r, r itself, or 1, divided by its mean.
     alpha : float
         α.
     lam : float
         λ.
     count_power : float
-        q, from 0 to 1; 0 is the penalty of Hu, Koren and Volinsky.
+        q, from 0 to 1. 0 gives the penalty of Hu, Koren and Volinsky.
     max_iter : int
         Sweeps over rows and columns.
     tol : float
-        Stop when a sweep lowers the cost by less than this, relative to the cost, and hardly changes the length of
-        the factors.
+        Stop when a sweep lowers the cost by less than this share, and hardly changes the length of the factors.
 
     Attributes
     ----------
@@ -304,18 +302,18 @@ class ImplicitALS(PointCompletion):
     row_lengths_ : array, shape (m,)
         Sums of the values in each row, over their mean.
     weighing_ : str
-        The f that was taken: ``weights``, or "ones" where all values are alike.
+        The f in use: ``weights``, or "ones" if all values are equal.
     unit_ : float
         The mean by which f is divided.
     known_, row_names_, column_names_
         As of `RTRMC`.
     n_iter_ : int
     cost_ : float
-        What is minimised, at the end.
+        The final value of the objective.
 
     See Also
     --------
-    BiasedALS : ratings, where a missing one says nothing.
+    BiasedALS : ratings, in which missing ones mean nothing.
 
     References
     ----------
@@ -364,7 +362,7 @@ class ImplicitALS(PointCompletion):
         if self.weighing_ == "counts" and counts.max() > SKEWED * counts.mean():
             warn(
                 f"values run up to {counts.max():g}, {counts.max() / counts.mean():.0f} times their mean: a few "
-                "entries are most of the objective; take weights='bm25' or 'log'."
+                "entries dominate the objective; take weights='bm25' or 'log'."
             )
         sums = np.bincount(table.indices, table.data, table.shape[0])
         self.row_lengths_, self.unit_ = sums / sums[sums > 0.0].mean(), 1.0
@@ -395,7 +393,7 @@ class ImplicitALS(PointCompletion):
         return found / self.unit_
 
     def _confidences(self, table: KnownEntries) -> KnownEntries:
-        """Return what the confidence of each known entry has above 1."""
+        """Return the weight of each known entry minus 1."""
         found = self.alpha * self._weights(table)
         if not found.max() <= LARGEST_CONFIDENCE:
             raise InvalidInputError(
@@ -405,7 +403,7 @@ class ImplicitALS(PointCompletion):
         return table.with_values(found.astype(np.float32))
 
     def _weighed(self, side: Side, features: Array, last: Array, steps: int = STEPS) -> tuple[Array, Array]:
-        """Return the factors of each column of a side, and what each costs over all rows."""
+        """Return the factors of each column of a side, and the cost of each over all rows."""
         factors, costs = last.copy(), np.zeros(len(side.counts))
         gram, scales = features.T @ features, Penalty(self.lam, self.count_power).scales(side)
         given = side.known, features, gram, scales.astype(np.float32), steps
@@ -415,13 +413,13 @@ class ImplicitALS(PointCompletion):
 
 @dataclass(eq=False, repr=False)
 class ScaledSGDCompletion(PointCompletion):
-    """Matrix completion by stochastic gradients of single entries, scaled so that the condition does not matter.
+    """Matrix completion by stochastic gradients of single entries, scaled to be independent of the condition.
 
     Minimises Σ (y_ij − u_i · w_j)² + λ (‖u_i‖² + ‖w_j‖²) over the known entries, which are centred and scaled to a
-    standard deviation of 1, among balanced factors alone (UᵀU = WᵀW): where rows have many more entries than columns,
-    or fewer, others have a smaller penalty. u_i and w_j have two numbers more than the rank; at the start these are
-    the effects of rows and columns. A pass takes O(k) an entry, in threads and in single precision
-    (`rmopt.solvers.ScaledSGD`); step sizes fall to 0 along a cosine.
+    standard deviation of 1, among balanced factors alone (UᵀU = WᵀW): if rows have many more or fewer entries than
+    columns, other factors have a smaller penalty. u_i and w_j have two numbers more than the rank, initially the
+    effects of rows and columns. A pass takes O(k) per entry, in threads and in single precision
+    (`rmopt.solvers.ScaledSGD`). Step sizes fall to 0 along a cosine.
 
     Parameters
     ----------
@@ -429,24 +427,24 @@ class ScaledSGDCompletion(PointCompletion):
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
-        Of start and order; equal integers give equal bits, for any number of threads.
+        The source of start and order. Equal integers give identical results, with any number of threads.
     lam : float
         λ.
     step_size : float
-        Of the first pass, as of `rmopt.solvers.ScaledSGD`.
+        The step size of the first pass, as in `rmopt.solvers.ScaledSGD`.
     n_epochs : int
         Passes over the entries.
 
     Attributes
     ----------
     components_, weights_, mean_, row_effects_, column_effects_
-        As of `BiasedALS`: what U and W have in common with all of the other side is in the effects.
+        As of `BiasedALS`: effects contain the parts of U and W common to all of the other side.
     known_, row_names_, column_names_
         As of `RTRMC`.
 
     See Also
     --------
-    BiasedALS : smaller errors for ratings, at O(k²) an entry.
+    BiasedALS : smaller errors for ratings, at O(k²) per entry.
 
     References
     ----------
@@ -473,7 +471,7 @@ class ScaledSGDCompletion(PointCompletion):
 
     def _learn(self, table: KnownEntries, seed: int) -> None:
         entries, self.mean_, unit = standardised(table)
-        # The effects of rows and columns alone, of which a few sweeps find enough.
+        # The effects of rows and columns alone, for which a few sweeps suffice.
         penalty = Penalty(self.lam, 1.0)
         row_effects, column_effects, *_ = alternated(
             entries, penalty.regressed, penalty, np.zeros((table.shape[1], 1)), SWEEPS, 1e-4, 1
@@ -487,7 +485,7 @@ class ScaledSGDCompletion(PointCompletion):
         solver = ScaledSGD(Cosine(self.step_size, self.n_epochs), n_epochs=self.n_epochs, penalty=self.lam)
         start = Parts([U.astype(np.float32), W.astype(np.float32)])
         U, W = solver.run(problem, start, random_state=seed).point
-        # The mean over entries of the factors of the other side makes an effect; the rest has no part of it.
+        # The mean of the other side's factors over entries gives an effect, which the rest does not contain.
         (U, u), (W, w) = (
             _centred(factors.astype(float), counts)
             for factors, counts in ((U, np.bincount(table.indices, minlength=m)), (W, np.diff(table.indptr)))
@@ -500,19 +498,19 @@ class ScaledSGDCompletion(PointCompletion):
         return regressed_on(self, table, Penalty(self.lam, 1.0))
 
     def _factors(self) -> tuple[Array, Array]:
-        # What is left without effects has means of 0 over rows and over columns, each counted once.
+        # The remainder without effects has mean 0 over rows and over columns, each counted once.
         factors = self.components_, self.weights_
         U, W = (_centred(part, part.any(axis=1))[0] for part in factors)
         return U, W
 
 
 def _centred(factors: Array, counts: Any) -> tuple[Array, Array]:
-    """Return factors less their mean, weighted by counts, and the mean; what has no entry is like the mean."""
+    """Return factors minus their mean, weighted by counts, and the mean; without entries factors are the mean."""
     mean = np.average(factors, axis=0, weights=counts)
     return np.where(counts[:, None] > 0, factors - mean, 0.0), mean
 
 
 def _units(numbers: Array, size: int) -> sp.csr_array:
-    """Return unit vectors as rows: where their ones are, and how long they are."""
+    """Return unit vectors as rows, with these places of their ones and this length."""
     ones, ends = np.ones(len(numbers)), np.arange(len(numbers) + 1, dtype=np.int32)
     return sp.csr_array((ones, numbers.astype(np.int32), ends), shape=(len(numbers), size))

@@ -1,4 +1,4 @@
-"""What the gossip paper compares with, beside the batch estimators, and what users would take in our place."""
+"""Baselines of the gossip paper, in addition to the batch estimators, and popular alternatives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rmopt.solvers import Solver
 
 # ε of `alt_min`, relative to the mean squared singular value after the first iteration.
 SMOOTHING = 1e-8
-# Rows whose neighbours are found at a time.
+# Number of rows whose neighbours are found at a time.
 CHUNK = 256
 
 
@@ -38,12 +38,12 @@ def alt_min(
     tol: float = 1e-8,
     max_iter: int = 2000,
 ) -> tuple[Array, list[float]]:
-    """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, where ‖A‖₊ is the trace norm, a little smoothed.
+    """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, with ‖A‖₊ the slightly smoothed trace norm.
 
     The convex form of equation 13 of Mishra et al. 2019 (Argyriou, Evgeniou and Pontil 2008, Algorithm 1): ‖A‖₊² is
-    the least Σ a_tᵀ D⁻¹ a_t over D ⪰ 0 of trace 1, and the minimum over A and over D has a closed form each. With
-    ε > 0 in D = (A Aᵀ + ε I)^½ / tr, directions that A has lost can come back, slowly: after 2,000 steps the cost may
-    be a per cent or two above the minimum, and without ε more; ‖A‖₊ becomes Σ √(σ² + ε).
+    the least Σ a_tᵀ D⁻¹ a_t over D ⪰ 0 of trace 1, and the minima over A and over D have closed forms. With ε > 0 in
+    D = (A Aᵀ + ε I)^½ / tr, lost directions of A can slowly return: after 2,000 steps the cost may be a per cent or
+    two above the minimum, and without ε more. ‖A‖₊ becomes Σ √(σ² + ε).
 
     Parameters
     ----------
@@ -59,12 +59,12 @@ def alt_min(
     -------
     A : array, shape (m, n_tasks)
     history : list of float
-        The objective after each iteration; it does not increase.
+        The objective after each iteration, which never increases.
 
     Raises
     ------
     InvalidInputError
-        When λ or `max_iter` is not positive, or the tasks are not finite.
+        If λ or `max_iter` is not positive, or the tasks are not finite.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def alt_min(
 
 @dataclass(frozen=True)
 class LMaFitState:
-    """What each agent tracks of the mean of all Z Yᵀ, its own Z Yᵀ at the last step, and its Y."""
+    """Each agent's estimate of the mean of all Z Yᵀ, its own Z Yᵀ at the last step, and its Y."""
 
     tracked: Array
     shares: Array
@@ -111,7 +111,7 @@ class LMaFitState:
 
     @property
     def updates(self) -> int:
-        """How many agents were moved, counted over the steps."""
+        """The number of moves of agents, summed over the steps."""
         return self.steps * len(self.tracked)
 
 
@@ -119,15 +119,15 @@ class DLMaFit(Solver):
     """LMaFit with dynamic average consensus (Ling, Xu, Yin and Wen 2012; in one place: Wen, Yin and Zhang 2012).
 
     A baseline of Mishra et al. 2019 (case 4). Agent i holds its completed columns Z_i = X_i Y_i + P_Ω(M_i − X_i Y_i),
-    never formed. At every step all agents at once set Y_i ← X_iᵀ Z_i and complete Z_i anew; X_i ← an orthonormal
+    never formed. At every step all agents at once set Y_i ← X_iᵀ Z_i and complete Z_i again; X_i ← an orthonormal
     basis of S_i, in which agent i tracks the mean of all Z_j Y_jᵀ: S_i ← Σ_j w_ij S_j + (Z_i Y_iᵀ − its value a step
-    before), with Metropolis weights w. Bases are polar factors, so those of agents who agree agree too. The ρ of the
-    cost is not looked at.
+    before), with Metropolis weights w. Bases are polar factors, so agents that agree have equal bases. The ρ of the
+    cost is not used.
 
     Parameters
     ----------
     max_iter : int
-        The budget; at every step each agent sends its factor to all its neighbours.
+        The budget. At every step each agent sends its factor to all its neighbours.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class DLMaFit(Solver):
         Raises
         ------
         MissingCapabilityError
-            When the problem is not matrix completion between agents with λ = 0.
+            If the problem is not matrix completion between agents with λ = 0.
         """
         cost = problem.cost
         if type(cost) is not GossipCost or type(cost.tasks) is not MatrixCompletion or cost.tasks.lam:
@@ -214,7 +214,7 @@ def _basis(S: Array) -> Array:
 
 @dataclass(eq=False, repr=False)
 class DLMaFitCompletion(CompletionEstimator):
-    """A matrix that agents on a path complete by `DLMaFit`, at λ = 0; in `n_epochs` each edge is taken so often."""
+    """A matrix that agents on a path complete by `DLMaFit`, at λ = 0, with each edge used `n_epochs` times."""
 
     _: KW_ONLY
     n_agents: int = N_AGENTS
@@ -224,7 +224,7 @@ class DLMaFitCompletion(CompletionEstimator):
         manifold, n = Grassmann(tasks.n_rows, self.rank), tasks.n_terms
         cost = GossipCost(MatrixCompletion(tasks.parts, n), Graph.path(n), 0.0, manifold)
         problem = Problem(power := Product([manifold] * n), cost)
-        # An agent in the middle of a path moves twice as often as edges are taken.
+        # An agent in the middle of a path moves twice as often as edges are used.
         solver, start = DLMaFit(round(2 * self.n_epochs)), generator(seed, Stream.START)
         self.agents_ = solver.run(problem, power.random_point(start), random_state=seed).point
         return frechet_mean(manifold, list(self.agents_), tol=1e-9)
@@ -232,7 +232,7 @@ class DLMaFitCompletion(CompletionEstimator):
 
 @dataclass(eq=False, repr=False)
 class TreeCompletion(CompletionEstimator):
-    """A matrix that agents on a path complete by `agree`: what all data together would give."""
+    """A matrix that agents on a path complete by `agree`, with the result of all data together."""
 
     _: KW_ONLY
     n_agents: int = N_AGENTS
@@ -244,7 +244,7 @@ class TreeCompletion(CompletionEstimator):
 
 
 class EuclideanGossip(GossipMatrixCompletion):
-    """Gossip of neighbours who compare their matrices U in place of the spans (Mishra et al. 2019, equation 22)."""
+    """Gossip of neighbours that compare their matrices U instead of the spans (Mishra et al. 2019, equation 22)."""
 
     flat = True
 
@@ -260,7 +260,7 @@ class Biases(BiasedALS):
 
 @dataclass(eq=False, repr=False)
 class MostPopular(PointCompletion):
-    """Lists of the rows with most known entries, alike for all columns."""
+    """Lists of the rows with most known entries, the same for all columns."""
 
     rank: Annotated[int, bounded(integer, 0)] = 0
 
@@ -279,10 +279,10 @@ class MostPopular(PointCompletion):
 
 @dataclass(eq=False, repr=False)
 class ItemNeighbors(CompletionModel):
-    """Lists of the rows that are like those known in a column, by inner products of BM25 weights.
+    """Lists of the rows similar to those known in a column, by inner products of BM25 weights.
 
-    Each row has the neighbours with which its inner products are the largest; its score in a column is the sum of
-    their weights there, times these.
+    The neighbours of a row have the largest inner products with it. Its score in a column is the sum of their weights
+    there, times these products.
     """
 
     rank: Annotated[int, bounded(integer, 0)] = 0
@@ -317,7 +317,7 @@ class ItemNeighbors(CompletionModel):
         return bm25(table.data, lengths[columns_of(table)], np.maximum(supports, 1)[table.indices], n)
 
     def _from(self, rows: Array, weights: Array) -> Array:
-        """Return the scores in a column with known rows of some weights."""
+        """Return the scores in a column with weighted known rows."""
         given = np.zeros(len(self.neighbors_))
         given[rows] = weights
         return np.einsum("ij,ij->i", self.likeness_, given[self.neighbors_])
@@ -348,8 +348,8 @@ class ItemNeighbors(CompletionModel):
 class MyFM(BaseEstimator):
     """myfm: a Bayesian factorisation machine of row and column by Gibbs sampling, on one thread.
 
-    What users would take in place of this package; it comes with ``pip install "rmopt[bench]"``. Pairs with a number
-    above those in `fit` get the mean.
+    An alternative to this package, installed by ``pip install "rmopt[bench]"``. Pairs with a number above those in
+    `fit` get the mean.
     """
 
     rank: int = 10

@@ -17,18 +17,18 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, integer, number
 from rmopt.core.streams import Stream, generator
 
-# Of the normal-Wishart prior: how many rows its mean 0 counts for; its degrees of freedom are d and its scale I.
+# The weight in rows of the mean 0 of the normal-Wishart prior, with d degrees of freedom and scale I.
 MEAN_WEIGHT = 2.0
-# Of the gamma priors of α and λ, shape and rate.
+# Shape and rate of the gamma priors of α and λ.
 GAMMA_SHAPE, GAMMA_RATE = 1.0, 1.0
-# Precision and standard deviation of the factors at the start.
+# Initial precision and standard deviation of the factors.
 START_PRECISION, START = 5.0, 0.1
 
 
 class FactorPrior(NamedTuple):
     """The normal distribution of factors: mean, shape (d,), and precision, shape (d, d).
 
-    `shift` is what features add to the mean, shape (n, d), or 0.
+    `shift` is the features' contribution to the mean, shape (n, d), or 0.
     """
 
     mean: Array
@@ -37,14 +37,14 @@ class FactorPrior(NamedTuple):
 
 
 def known_flags(table: sp.csc_array) -> sp.csr_array:
-    """Return which rows each column knows as its features, scaled so that their squares add up to 1."""
+    """Return the known rows of each column as features, scaled so that their squares add up to 1."""
     counts = np.diff(table.indptr)
     values = np.repeat(1.0 / np.sqrt(np.maximum(counts, 1)), counts)
     return sp.csr_array((values, table.indices, table.indptr), shape=table.shape[::-1])
 
 
 class Links:
-    """How the factors of rows depend on a table of features: shift = F B.
+    """The dependence of rows' factors on a table of features: shift = F B.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Links:
         self.weights, self.strength = np.zeros((table.shape[1], d)), 1.0
 
     def draw(self, apart: Array, precision: Array, rng: np.random.Generator) -> None:
-        """Draw B and λ, given the precision of the factors and `apart`: factors − shift − mean, kept up to date."""
+        """Draw B and λ, given the precision of the factors and `apart`, factors − shift − mean, which is updated."""
         if not len(self.weights):
             return
         numbers: Any = rng.standard_normal(self.weights.shape)
@@ -71,10 +71,10 @@ class Links:
 
 
 class Sample(NamedTuple):
-    """One sweep's sample, by the attributes that keep it.
+    """One sweep's sample, by the names of the attributes that store it.
 
-    The last row and the last column have no known entry: they are draws for any row and column that nobody has seen.
-    `column_means_` are the means of the columns given all else, of which what follows is part.
+    The last row and the last column have no known entry: they are draws for unknown rows and columns. `column_means_`
+    are the means of the columns given all else, including the following attributes.
     """
 
     row_samples_: Array
@@ -92,7 +92,7 @@ def drawn_prior(factors: Array, links: Links, rng: np.random.Generator) -> Facto
     average = factors.mean(axis=0)
     apart, weight = factors - average, MEAN_WEIGHT + n
     scale = np.eye(d) + apart.T @ apart + (MEAN_WEIGHT * n / weight) * np.outer(average, average)
-    # Each row of B tells of the precision as a row of factors does.
+    # Each row of B informs the precision as a row of factors does.
     scale += links.strength * links.weights.T @ links.weights
     freedom = d + n + len(links.weights)
     # Bartlett's decomposition: with scale⁻¹ = C Cᵀ the precision is (C T)(C T)ᵀ.
@@ -112,17 +112,17 @@ class GibbsSampler:
     An entry is b_i + c_j + u_i · w_j and noise of precision α (Salakhutdinov and Mnih 2008). The rows (b_i, u_i) are
     normal with a mean and a precision that have a normal-Wishart prior, and so are the columns (c_j, w_j); α has a
     gamma prior. The priors are in units where entries have mean 0 and a standard deviation of 1. There are effects as
-    in myfm; here all that belongs to a row is drawn at once.
+    in myfm, but here all numbers of a row are drawn together.
 
-    Where rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B
-    are normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows
-    of B are drawn in turn, each from its distribution given all else, where Macau solves a system for all of them.
-    With `implicit` the features of a row are the columns that it knows, and those of a column its rows.
+    If rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B are
+    normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows of B
+    are drawn in turn, each from its distribution given all else, whereas Macau solves a system for all of them. With
+    `implicit` the features of a row are its known columns, and those of a column its rows.
 
     Attributes
     ----------
     by_rows, by_columns : Side
-        Whose values may be changed between sweeps.
+        Known entries, whose values may be changed between sweeps.
     rows, columns : array, shape (m + 1, rank + 1) and (n + 1, rank + 1)
         The last ones have no known entry.
     row_prior, column_prior : FactorPrior
@@ -165,11 +165,12 @@ class GibbsSampler:
 def rescaled(
     factors: Array, prior: FactorPrior, links: Links, squares: Array, alpha: float, rng: np.random.Generator
 ) -> tuple[Array, FactorPrior, float]:
-    """Draw the size of all factors of a side, with their prior and their links; return the squared residuals too.
+    """Draw the scale of all factors of a side, with their prior and links, and return the squared residuals too.
 
-    Given factors their prior hardly moves, and given their prior they do not: without this the size would take
-    hundreds of sweeps to where it belongs. By the entries the ratio of sizes is normal; by the prior, and the measure
-    by which such moves leave a distribution as it is (Liu and Sabatti 2000), it is accepted or not.
+    Given factors their prior hardly moves, and given the prior neither do they: otherwise the scale would take
+    hundreds of sweeps to converge. The ratio of scales is drawn from a normal distribution by the entries, and
+    accepted or not by the prior and the measure that makes such moves leave the distribution invariant (Liu and
+    Sabatti 2000).
     """
     d = factors.shape[1]
     square, along, length = squares.sum(axis=0).tolist()
@@ -199,7 +200,7 @@ def _linked_prior(factors: Array, prior: FactorPrior, links: Links, rng: np.rand
 def regressed(
     side: Side, features: Array, prior: FactorPrior, alpha: float, rng: np.random.Generator | None = None
 ) -> Regressed:
-    """Draw the factors of each column of a side, given those of its rows; without `rng` there are means alone."""
+    """Draw the factors of each column of a side, given those of its rows, or without `rng` return their means."""
     n, d = len(side.counts), len(prior.mean)
     pull = np.broadcast_to((prior.mean + prior.shift) @ prior.precision, (n, d))
     noise = np.zeros((n, d)) if rng is None else rng.standard_normal((n, d))
@@ -210,15 +211,15 @@ def regressed(
 class BayesianCompletion(CompletionModel):
     """Bayesian matrix factorisation with effects of rows and columns, by Gibbs sampling.
 
-    The model is that of Salakhutdinov and Mnih 2008 with effects. There is nothing to tune: how much factors and
-    effects vary, and how they hang together, is sampled too. A prediction is the mean over samples of
-    b_i + E c_j + u_i · E w_j, where the effect and the factors of the column are replaced by their mean given all
-    else in the sample. This has the same mean as the samples themselves and a smaller variance (Rao and Blackwell):
-    few samples will do. They are kept in single precision, 4 · n_samples · (rank + 1) · (m + 2 n) bytes.
+    The model is that of Salakhutdinov and Mnih 2008 with effects. There is nothing to tune: variances and
+    correlations of factors and effects are sampled too. A prediction is the mean over samples of b_i + E c_j + u_i ·
+    E w_j, in which the effect and the factors of the column are replaced by their mean given all else in the sample.
+    This has the same mean as the samples themselves and a smaller variance (Rao and Blackwell), so that few samples
+    suffice. They are stored in single precision, 4 · n_samples · (rank + 1) · (m + 2 n) bytes.
 
-    With ``implicit=True`` which columns a row knows are features of it, as in SVD++ (Koren 2008), and which rows a
-    column knows: who rates a film says something of it, whatever the rating. They move the mean of its factors
-    and its effect by a linear map that is sampled too, as in Macau (Simm et al. 2017).
+    With ``implicit=True`` the known columns of a row are its features, as in SVD++ (Koren 2008), and the known rows
+    those of a column: who rates a film is informative, whatever the rating. Features move the mean of factors and
+    effects by a linear map that is sampled too, as in Macau (Simm et al. 2017).
 
     Parameters
     ----------
@@ -226,33 +227,33 @@ class BayesianCompletion(CompletionModel):
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
-        Equal integers give equal bits, with any number of threads.
+        Equal integers give identical results, with any number of threads.
     n_samples : int
-        How many samples are kept.
+        Number of stored samples.
     burn_in : int
-        Sweeps before the first one that is kept.
+        Number of sweeps before the first stored one.
     implicit : bool
-        Which entries are known says something of rows and columns. A sweep takes twice the time then.
+        Whether to use which entries are known as features. A sweep then takes twice the time.
 
     Attributes
     ----------
     row_samples_, column_samples_, column_means_ : array, shape (n_samples, m + 1 or n + 1, rank + 1)
         (b_i, u_i), (c_j, w_j), and means of the latter given all else in their sample, for entries of mean 0 and
-        standard deviation 1. The last row and column are draws for those of which nothing is known.
+        standard deviation 1. The last row and column are draws for unknown ones.
     noise_precisions_ : array, shape (n_samples,)
         α, for entries of standard deviation 1.
     column_prior_means_, column_prior_precisions_ : array, shape (n_samples, rank + 1) and with another rank + 1
-        Of the columns in each sample.
+        The prior of the columns in each sample.
     column_links_ : array, shape (n_samples, m or 0, rank + 1)
-        What each known row adds to effects and factors of a column, with ``implicit=True``.
+        The contribution of each known row to effects and factors of a column, with ``implicit=True``.
     mean_, scale_ : float
-        Of the known entries, whose standard deviation is `scale_`.
+        Mean and standard deviation of the known entries.
     known_, row_names_, column_names_
         As of `RTRMC`.
 
     See Also
     --------
-    BiasedALS : one model in place of many samples; smaller, and faster to predict.
+    BiasedALS : one model instead of many samples, smaller and faster.
     RTRMC : data without noise, to rounding.
 
     References
@@ -319,10 +320,10 @@ class BayesianCompletion(CompletionModel):
         return sums / len(self.row_samples_), squares / len(self.row_samples_)
 
     def _factors(self) -> tuple[Array, Array]:
-        # Side by side: the sum of the samples' products.
+        # Side by side, for the sum of the samples' products.
         m, n = self.known_.shape
         rows, columns = self.row_samples_[:, :m, 1:], self.column_means_[:, :n, 1:]
-        # Draws of the prior are like no other row.
+        # Draws of the prior resemble no other row.
         known = np.bincount(self.known_.indices, minlength=m) > 0
         return known[:, None] * rows.swapaxes(0, 1).reshape(m, -1), columns.swapaxes(0, 1).reshape(n, -1)
 
@@ -348,7 +349,7 @@ class BayesianCompletion(CompletionModel):
 
 
 def _weigh_unseen(counts: Array, *samples: Array) -> None:
-    """Move the draws of the last row from the mean of the rows to that of the entries, of which a few have most."""
+    """Move the draws of the last row from the mean of the rows to that of the entries, since a few rows have most."""
     weights = np.float32(counts / counts.sum() - (counts > 0) / np.count_nonzero(counts))
     for some in samples:
         some[:, -1] += weights @ some

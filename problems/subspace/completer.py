@@ -1,6 +1,6 @@
-"""What all estimators of matrix completion share: known entries in, predictions and recommendations out.
+"""The base of all estimators of matrix completion: from known entries to predictions and recommendations.
 
-Beside `estimators`, for these are of three kinds: subspaces, factors by turns, and samples.
+Separate from `estimators`, since there are three kinds: subspaces, alternating factors, and samples.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rmopt.errors import warn
 from rmopt.files import Layout
 from rmopt.solvers.threads import one_blas_thread
 
-# What happens with rows and columns that fit did not see.
+# The treatment of rows and columns unknown to fit.
 UNKNOWN = ("error", "mean")
 
 
@@ -38,7 +38,7 @@ class Ranked(NamedTuple):
     Attributes
     ----------
     precision : float
-        Recommended rows that were held out, over the length that was asked for.
+        The number of held-out rows among the recommended, divided by the length of the list.
     recall : float
         The share of the held-out rows that are recommended.
     ndcg : float
@@ -53,7 +53,7 @@ class Ranked(NamedTuple):
 
 
 def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: Any, n: int) -> Ranked:
-    """Measure the n rows with the highest scores in each column, without those that are known there."""
+    """Measure the n rows with the highest scores in each column, without the known ones."""
     if held_out.data.min(initial=0.0) < 0.0:
         raise InvalidInputError(
             f"held-out entries run from {held_out.data.min():g}, and each counts as one that a list should hold; "
@@ -78,7 +78,7 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
 
 
 def best_rows(scores: Array, seen: Array, n: int) -> Array:
-    """Return the n rows with the highest scores, the highest first, without those that were seen."""
+    """Return the n rows with the highest scores, in descending order, without known ones."""
     scores = np.array(scores, dtype=float)
     scores[seen] = -np.inf
     return np.argsort(-scores, kind="stable")[: min(n, len(scores) - len(seen))].astype(np.int32)
@@ -96,21 +96,21 @@ def _limits(name: str, value: Any) -> tuple[float, float]:
 
 @dataclass(eq=False, repr=False)
 class CompletionModel(Saved, Estimator):
-    """A matrix that is completed from known entries; a subclass says how.
+    """A matrix completed from known entries, by the method of a subclass.
 
     Known entries are given as a sparse matrix or a bundle, ``fit(ratings)``, or as pairs of a row and a column with a
     value for each, ``fit(pairs, values)``. scikit-learn's cross-validation and searches split the pairs (see
-    `EntryKFold`). After a fit to a bundle with names rows and columns are asked for by their names,
-    and by their numbers otherwise; and where `limits` are None, they are those of the bundle.
+    `EntryKFold`). After a fit to a bundle with names, rows and columns are called by their names, and otherwise by
+    their numbers. If `limits` are None, they are those of the bundle.
     """
 
-    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    # The arguments that scikit-learn's metadata routing passes by default.
     __metadata_request__fit: ClassVar = {"shape": True}
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
     _numbers: ClassVar = {**Saved._numbers, "_named": flag, "limits_": optional(_limits)}
-    # Whether entries are what is predicted, on the scale of predictions; otherwise they say what is liked, by lists.
+    # Whether entries are predicted on their own scale; otherwise they mark liked rows, for lists.
     _rates: ClassVar[bool] = True
 
     rank: Annotated[int, bounded(integer, 1)] = 10
@@ -125,15 +125,15 @@ class CompletionModel(Saved, Estimator):
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
-        """Return predictions for pairs; m and n stand for a row and a column of which nothing is known."""
+        """Return predictions for pairs; m and n mean an unknown row and column."""
 
     @abstractmethod
     def _factors(self) -> tuple[Array, Array]:
-        """Return U and W: rows and columns that fit saw, whose products are predictions less all effects."""
+        """Return U and W of the rows and columns of fit, whose products are predictions minus all effects."""
 
     @abstractmethod
     def _in_new_column(self, table: KnownEntries) -> Array:
-        """Return predictions of all rows in one column with these entries, which `fit` did not see."""
+        """Return predictions of all rows in a new column with these entries."""
 
     def fit(self, ratings: Any, y: Any = None, *, shape: tuple[int, int] | None = None) -> Self:
         """Complete a matrix.
@@ -141,18 +141,18 @@ class CompletionModel(Saved, Estimator):
         Parameters
         ----------
         ratings : sparse array, shape (m, n), or int array, shape (N, 2), or Ratings
-            The known entries; stored zeros are known. Or pairs of a row and a column. Or a bundle of `problems.data`,
-            whose names the model asks for from then on.
+            The known entries, including stored zeros, or pairs of a row and a column, or a bundle of `problems.data`,
+            whose names the model uses from then on.
         y : array, shape (N,), optional
             The values at the pairs.
         shape : (int, int), optional
-            The shape of the matrix that pairs belong to; just large enough for them unless given, which may be too
-            small for other pairs in cross-validation.
+            The shape of the matrix of the pairs. By default it just contains them, which may be too small for other
+            pairs in cross-validation.
 
         Raises
         ------
         InvalidInputError
-            For parameters or ratings that cannot be used.
+            If parameters or ratings cannot be used.
         """
         seed = begin(self)
         table = table_of(ratings, y, shape)
@@ -178,7 +178,7 @@ class CompletionModel(Saved, Estimator):
         return self
 
     def _check_scale(self, table: KnownEntries) -> None:
-        """Refuse entries outside of the limits, and those whose squares of squares are no numbers."""
+        """Refuse entries outside the limits, and those with overflowing fourth powers."""
         sizable("ratings", table.data)
         least, most = float(table.data.min()), float(table.data.max())
         low, high = (self._bounds() if self._rates else None) or (least, most)
@@ -194,35 +194,34 @@ class CompletionModel(Saved, Estimator):
         Parameters
         ----------
         rows, columns : int or str, or array of them, shape (N,)
-            Names where `fit` got a bundle with names, else numbers. One of them may be a single one:
-            ``predict(5, range(n))``. Without `columns` the rows are pairs, shape (N, 2).
+            Names if `fit` got a bundle with names, else numbers. One of them may be single: ``predict(5, range(n))``.
+            Without `columns` the rows are pairs, shape (N, 2).
         return_std : bool
-            Return standard deviations too, of entries that will be observed, noise included; a `BayesianCompletion`
-            knows them.
+            Also return standard deviations of future entries, including noise, which a `BayesianCompletion` has.
 
         Returns
         -------
         values : array, shape (N,)
         std : array, shape (N,)
-            Where ``return_std``.
+            If ``return_std``.
 
         Raises
         ------
         InvalidInputError
-            When `fit` did not see one of them, unless ``handle_unknown="mean"``.
+            If one of them is unknown to `fit`, unless ``handle_unknown="mean"``.
         """
         pairs = self._pairs(rows, columns)
         values = self._within(self._values(*pairs))
         return (values, self._std(*pairs)) if return_std else values
 
     def _std(self, rows: Array, columns: Array) -> Array:
-        """Return standard deviations of entries that will be observed."""
+        """Return standard deviations of future entries."""
         raise MissingCapabilityError(
             f"{type(self).__name__} has no standard deviations; take a BayesianCompletion."
         )
 
     def _pairs(self, rows: Any, columns: Any = None) -> tuple[Array, Array]:
-        """Return the numbers of pairs of names; m and n stand for those that `fit` did not see."""
+        """Return the numbers of pairs of names, with m and n for those unknown to `fit`."""
         check_is_fitted(self, "known_")
         rows, columns = two_columns("pairs", rows) if columns is None else (rows, columns)
         mean = one_of("handle_unknown", self.handle_unknown, UNKNOWN) == "mean"
@@ -230,8 +229,7 @@ class CompletionModel(Saved, Estimator):
         columns = positions("column", self.column_names_, columns, others=mean)
         if len(rows) != len(columns) and 1 not in (len(rows), len(columns)):
             raise InvalidInputError(
-                f"rows and columns must be equally many, or one of them a single one; got {len(rows)} and "
-                f"{len(columns)}."
+                f"rows and columns must be equally many, or one of them single; got {len(rows)} and {len(columns)}."
             )
         rows, columns = (np.ascontiguousarray(side) for side in np.broadcast_arrays(rows, columns))
         m, n = self.known_.shape
@@ -247,37 +245,37 @@ class CompletionModel(Saved, Estimator):
         return values if bounds is None else np.clip(values, *bounds)
 
     def _bounds(self) -> tuple[float, float] | None:
-        """Return the limits, or those of the bundle that `fit` got."""
+        """Return the limits, or those of the bundle of `fit`."""
         return self.limits_ if self.limits is None else self.limits
 
     def recommend(
         self, column: Any, n: int = 10, *, return_std: bool = False, min_support: int = 0
     ) -> list[Any]:
-        """Return the rows with the highest predictions in a column, without those that are known there.
+        """Return the rows with the highest predictions in a column, without the known ones.
 
-        Where rows are items and columns users, these are the items that a user may like best.
+        If rows are items and columns users, these are the items that a user may like best.
 
         Parameters
         ----------
         column : int or str, or list or array of them
-            Its name where `fit` got a bundle with names, else its number.
+            Its name if `fit` got a bundle with names, else its number.
         n : int
-            How many; fewer where fewer are not known.
+            The length of the list, or fewer if fewer are unknown.
         return_std : bool
-            Give standard deviations too, as `predict` does.
+            Also return standard deviations, as `predict` does.
         min_support : int
             Leave out rows with fewer known entries, whose high predictions may be luck.
 
         Returns
         -------
         list of (name, float) or (name, float, float)
-            Rows, by their names or numbers, and predictions, the highest first. For several columns a list of such
+            Rows, by their names or numbers, and predictions, in descending order. For several columns a list of such
             lists.
 
         Raises
         ------
         InvalidInputError
-            When `fit` did not see the column.
+            If the column is unknown to `fit`.
         """
         check_is_fitted(self, "known_")
         n, places = integer("n", n, 1), positions("column", self.column_names_, column)
@@ -286,18 +284,18 @@ class CompletionModel(Saved, Estimator):
         return lists if np.ndim(column) else lists[0]
 
     def _supports(self) -> Array:
-        """Return how many entries are known of each row."""
+        """Return the number of known entries of each row."""
         return np.bincount(self.known_.indices, minlength=self.known_.shape[0])
 
     def _best(self, column: int, n: int, return_std: bool, rare: Array) -> list[Any]:
-        """Return the best rows but some and those that are known in the column with a number."""
+        """Return the best rows except some and those known in the column with a number."""
         scores = self._scores(column)
         rows = best_rows(scores, np.union1d(_known_rows(self.known_, column), rare), n)
         std = [self._std(rows, np.full_like(rows, column))] if return_std else []
         return self._listed(rows, scores[rows], *std)
 
     def _listed(self, rows: Array, scores: Array, *more: Array) -> list[Any]:
-        """Return names of rows with their predictions, which are in the order before they were clipped."""
+        """Return names of rows with their predictions, in the order before clipping."""
         parts = self.row_names_[rows], self._within(scores), *more
         return list(zip(*(part.tolist() for part in parts), strict=True))
 
@@ -307,28 +305,28 @@ class CompletionModel(Saved, Estimator):
         return self._values(rows, np.full_like(rows, column))
 
     def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
-        """Return the rows with the highest predictions for a column that `fit` did not see.
+        """Return the rows with the highest predictions for a new column.
 
-        Where rows are items and columns users, these are the items for somebody who just said what they like.
+        If rows are items and columns users, these are the items for a new user who named some favourites.
 
         Parameters
         ----------
         values : dict, or list
-            The value of each row that is known, by its name, or its number where `fit` got no names; or a list of
-            rows that are liked: their value is the highest of `limits`, of `ImplicitALS` it is 1.
+            The value of each known row, by its name, or its number if `fit` got no names, or a list of liked rows:
+            their value is the highest of `limits`, or 1 for `ImplicitALS`.
         n : int
-            How many; fewer where fewer are not known.
+            The length of the list, or fewer if fewer are unknown.
 
         Returns
         -------
         list of (name, float)
-            Rows and predictions, the highest first, without those in `values`.
+            Rows and predictions, in descending order, without those in `values`.
 
         Raises
         ------
         InvalidInputError
-            When `fit` did not see a row, there is none, a value is no number or outside of `limits`, a list is given
-            to a model without them.
+            If a row is unknown to `fit`, there is none, a value is not a number or outside `limits`, or a list is
+            given to a model without limits.
         """
         check_is_fitted(self, "known_")
         n = integer("n", n, 1)
@@ -346,7 +344,7 @@ class CompletionModel(Saved, Estimator):
         return self._listed(best, scores[best])
 
     def _liked(self) -> float:
-        """Return the value of a row that is liked."""
+        """Return the value of a liked row."""
         if not self._rates:
             return 1.0
         if (bounds := self._bounds()) is None:
@@ -357,26 +355,26 @@ class CompletionModel(Saved, Estimator):
         return float(bounds[1])
 
     def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """Return the rows whose predictions in all columns are most like those of a row.
+        """Return the rows with the most similar predictions in all columns to those of a row.
 
-        Where rows are items, these are the items that the same users like.
+        If rows are items, these are the items that the same users like.
 
         Parameters
         ----------
         row : int or str
-            Its name where `fit` got a bundle with names, else its number.
+            Its name if `fit` got a bundle with names, else its number.
         n : int
-            How many; fewer where there are fewer.
+            The length of the list, or fewer if there are fewer.
 
         Returns
         -------
         list of (name, float)
-            Rows, and cosines of the angles between predictions, all effects left out; the highest first.
+            Rows, and cosines of the angles between predictions without effects, in descending order.
 
         Raises
         ------
         InvalidInputError
-            When `fit` did not see the row, or learned nothing of it but effects.
+            If the row is unknown to `fit`, or has effects only.
         """
         check_is_fitted(self, "known_")
         n, (place,) = integer("n", n, 1), positions("row", self.row_names_, row)
@@ -390,30 +388,30 @@ class CompletionModel(Saved, Estimator):
         return list(zip(self.row_names_[best].tolist(), likeness[best].tolist(), strict=True))
 
     def _likeness(self, row: int) -> Array:
-        """Return how alike all rows are to one; where nothing is known of it all are 0."""
+        """Return the similarities of all rows to one, all 0 if nothing is known of it."""
         profiles = self._unit_profiles()
         return profiles @ profiles[row]
 
     def _unit_profiles(self) -> Array:
         """Return vectors of unit length whose inner products are the cosines between rows of U Wᵀ."""
-        # Squares of very large and very small numbers are no numbers.
+        # Squares of very large and very small numbers overflow or vanish.
         U, W = (factor / (np.abs(factor).max(initial=0.0) or 1.0) for factor in self._factors())
         with one_blas_thread():
             values, vectors = np.linalg.eigh((W.T @ W).astype(float))
             profiles = U @ (vectors * np.sqrt(np.maximum(values, 0.0)))
         lengths = np.linalg.norm(profiles, axis=1, keepdims=True)
-        # Of a row of which nothing is known all are 0.
+        # For an unknown row all are 0.
         return np.divide(profiles, lengths, out=np.zeros_like(profiles), where=lengths > 0.0)
 
     def ranked(self, ratings: Any, y: Any = None, n: int = 10) -> Ranked:
-        """Measure the recommendations for all columns by entries that were held out.
+        """Measure the recommendations for all columns by held-out entries.
 
         Parameters
         ----------
         ratings, y : as in `rmse`
-            Held-out entries of which a list should hold many; those that `fit` saw do not count, and with
-            ``handle_unknown="mean"`` neither do those of other rows and columns than `fit` saw. Leave out what was
-            disliked, ratings below 4 of 5, say; numbers below 0 are refused.
+            Held-out entries that lists should contain. Those known to `fit` do not count, nor do those of unknown
+            rows and columns with ``handle_unknown="mean"``. Leave out disliked entries, for example ratings below 4
+            of 5; negative numbers are refused.
         n : int
             The length of a list.
 
@@ -425,7 +423,7 @@ class CompletionModel(Saved, Estimator):
         Raises
         ------
         InvalidInputError
-            When nothing is held out, an entry is below 0, or of a row or a column that `fit` did not see.
+            If nothing is held out, an entry is negative, or of a row or column unknown to `fit`.
         """
         rows, columns, values = self._entries(ratings, y)
         (m, n_columns), n = self.known_.shape, integer("n", n, 1)
@@ -439,8 +437,8 @@ class CompletionModel(Saved, Estimator):
         Parameters
         ----------
         ratings : sparse array, shape (m, n), or Ratings, or array or list, shape (N, 2)
-            A matrix like that of `fit`; a bundle, whose entries are found by their names where `fit` got names; or
-            pairs as `predict` takes them.
+            A matrix like that of `fit`, a bundle, whose entries are matched by name if `fit` got names, or pairs as
+            for `predict`.
         y : array, shape (N,), optional
             The values at the pairs.
         """
@@ -469,16 +467,15 @@ class CompletionModel(Saved, Estimator):
     def score(self, ratings: Any, y: Any = None) -> float:
         """Return minus the root mean square error of pairs and values, or of a bundle: higher is better.
 
-        Of an `ImplicitALS` it is the nDCG of ten recommendations, by `ranked`.
+        For an `ImplicitALS` it is the nDCG of ten recommendations, by `ranked`.
 
-        A matrix is refused: scikit-learn's cross-validation would hold out its rows, which have no prediction.
+        A matrix is refused: scikit-learn's cross-validation would hold out entire rows, which have no prediction.
         """
         if y is None and not isinstance(ratings, Ratings):
             raise InvalidInputError(
-                "score takes pairs and values, for rows of a matrix cannot be held out; split its known entries: "
+                "score takes pairs and values, since rows of a matrix cannot be held out; split its known entries: "
                 "pairs, values = entries(ratings), and cross_val_score(model, pairs, values, cv=EntryKFold(5), "
-                "params={'shape': ratings.shape}), both from problems.subspace. A matrix like that of fit is for "
-                "rmse or ranked."
+                "params={'shape': ratings.shape}), both from problems.subspace. For a matrix take rmse or ranked."
             )
         return -self.rmse(ratings, y) if self._rates else self.ranked(ratings, y).ndcg
 
@@ -490,7 +487,7 @@ class CompletionModel(Saved, Estimator):
         indptr, indices = arrays.pop("known_indptr"), arrays.pop("known_indices")
         super()._restore(arrays)
         shape = len(self.row_names_), len(self.column_names_)
-        # Not by its constructor, which reads beyond the arrays where they do not belong together.
+        # Not by its constructor, which reads beyond the arrays if they do not match.
         known = sp.csc_array(shape, dtype=bool)
         known.indptr, known.indices, known.data = indptr, indices, np.ones(len(indices), bool)
         self.known_ = sound("known", known)
@@ -500,13 +497,13 @@ class CompletionModel(Saved, Estimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        # Rows are no samples, and pairs are numbers of rows and columns.
+        # Rows are not samples, and pairs are numbers of rows and columns.
         tags.no_validation = True
         return tags
 
 
 class PointCompletion(CompletionModel):
-    """A matrix as mean + effects of row and column + u_i · w_j, all of them single numbers.
+    """A matrix as mean + effects of row and column + u_i · w_j, as point estimates.
 
     A subclass sets the attributes in `_learn`; U and W are `components_` and `weights_`.
     """
@@ -545,7 +542,7 @@ class PointCompletion(CompletionModel):
 
 
 def sizable(name: str, values: Array) -> None:
-    """Refuse very large and very small values, whose squares of squares are no numbers."""
+    """Refuse very large and very small values, whose fourth powers overflow or vanish."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest and not 1e-30 < largest < 1e30:
         raise InvalidInputError(f"{name} run up to {largest:.1e}; divide them by such a number first.")
@@ -557,7 +554,7 @@ def entries(ratings: Any) -> tuple[Array, Array]:
     Parameters
     ----------
     ratings : sparse array, shape (m, n), or Ratings
-        The entries of a matrix come column by column, those of a bundle as they lie there, and as its `times` do.
+        The entries of a matrix come column by column, those of a bundle in its own order, also that of `times`.
 
     Returns
     -------
@@ -581,7 +578,7 @@ def entries(ratings: Any) -> tuple[Array, Array]:
 class EntryKFold(BaseCrossValidator):
     """Folds of known entries in which the entries of each row are spread evenly.
 
-    So a row with two entries or more is never without one in a training part.
+    So a row with at least two entries has one in each training part.
 
     Parameters
     ----------
@@ -618,7 +615,7 @@ class EntryKFold(BaseCrossValidator):
 
 
 def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
-    """Return known entries, given as a sparse matrix, as a bundle, or as pairs and values."""
+    """Return known entries from a sparse matrix, a bundle, or pairs and values."""
     if values is None:
         if shape is not None:
             raise InvalidInputError(f"shape = {shape} belongs to pairs and values; a matrix has its own.")
@@ -635,7 +632,7 @@ def table_of(ratings: Any, values: Any, shape: Any) -> KnownEntries:
 
 
 def values_of(values: Any, count: int) -> Array:
-    """Return the values of so many pairs."""
+    """Return the values of pairs, one for each."""
     return numbers("y", array_of("y", values), (count,))
 
 

@@ -1,4 +1,4 @@
-"""The costs of the family, sums over agents who own data: matrix completion, and features that regressions share."""
+"""The costs of the family, sums over agents with their own data: matrix completion and shared features."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from rmopt.linalg import scaled_inverse
 
 Task = tuple[Array, Array]
 
-# Pieces of columns that may run in parallel; a fixed number, so that rounding does not depend on the machine.
+# Pieces of columns that may run in parallel, in a fixed number, so that rounding does not depend on the machine.
 PIECES = 8
-# To gather a row of U for an entry takes as long as so many products.
+# Gathering a row of U for an entry takes as long as this many products.
 GATHERED = 200
 
 
@@ -65,7 +65,7 @@ class OwnedData(AgentSum):
         return self._solved[agent].get(point, lambda U: self._solve(self._checked(U), agent))
 
     def _checked(self, point: Any) -> Array:
-        """Return a point as a C-contiguous array, or refuse one with other rows than the data."""
+        """Return a point as a C-contiguous array, and refuse one with other rows than the data."""
         U = np.ascontiguousarray(point, dtype=float)
         if U.ndim != 2 or len(U) != self.n_rows:
             raise InvalidInputError(
@@ -90,7 +90,7 @@ class OwnedData(AgentSum):
     def precondition(self, point: Array, tangent: Array) -> Array:
         """Return ξ (WᵀW)⁻¹ times the mean eigenvalue of WᵀW (Boumal and Absil 2015, section 5).
 
-        Where all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
+        If all entries are known, ξ ↦ ξ WᵀW is the Hessian of the fit alone.
         """
         return scaled_inverse(sum(solved.curvature for solved in self._solutions(point)), tangent)
 
@@ -116,7 +116,7 @@ class OwnedData(AgentSum):
 
 
 def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
-    """Return consecutive shares for each agent, as many each as can be."""
+    """Return consecutive, nearly equal shares for each agent."""
     if not 1 <= integer("n_agents", n_agents) <= count:
         raise InvalidInputError(
             f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
@@ -129,24 +129,24 @@ class MatrixCompletion(OwnedData):
 
     Mishra et al. 2019, equations 9 to 12; Boumal and Absil 2015. W has a closed form, column by column:
     ((1 − 2λ) Σ u_i u_iᵀ + 2λ UᵀU) w_j = Σ y_ij u_i, the sums over the known entries i of column j. The Euclidean
-    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW; the paper's Table 1 omits the second term, and the
-    third has no part in the tangent space of `Grassmann`. The columns are divided evenly among agents.
+    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW; the paper's Table 1 omits the second term, and the third
+    is normal to the tangent space of `Grassmann`. The columns are divided evenly among agents.
 
     Parameters
     ----------
     ratings : sparse array, shape (m, n)
-        The known entries, among them stored zeros. Or, where the data of other agents are elsewhere, a mapping from
-        agents to their columns.
+        The known entries, including stored zeros. If the data of other agents are elsewhere, a mapping from agents to
+        their columns.
     n_agents : int
-        Agents get consecutive columns, as many each as can be.
+        Number of agents, with consecutive, nearly equal shares of the columns.
     lam : float
-        λ, from 0 to below ½: how much entries that are not known are drawn to 0.
+        λ, from 0 to below ½, which draws unknown entries towards 0.
 
     Raises
     ------
     InvalidInputError
-        When ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value`
-        and `gradient`: when a column has no unique solution, or the point is not finite.
+        If ratings are not finite or there are none, an agent would have none, or λ is out of range. From `value` and
+        `gradient` if a column has no unique solution, or the point is not finite.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class MatrixCompletion(OwnedData):
         return float(gaps @ gaps), len(gaps)
 
     def _solve(self, U: Array, agent: int, keep: bool = False) -> Solved:
-        """Solve columns in pieces that run in parallel; of a single agent all is kept that the Hessian needs."""
+        """Solve columns in pieces that run in parallel, and store the data for the Hessian of a single agent."""
         part, keep = self.parts[agent], keep or self._n_agents == 1
         n, r = part.shape[1], U.shape[1]
         inner = W, *_ = np.empty((n, r)), np.empty((n * keep, r, r)), np.empty(part.nnz * keep)
@@ -188,7 +188,9 @@ class MatrixCompletion(OwnedData):
         if failed >= 0:
             where = f"agent {agent}, " * (self._n_agents > 1)
             if not np.isfinite(U).all():
-                raise InvalidInputError(f"{where}the point holds NaN or infinity; look where it comes from.")
+                raise InvalidInputError(
+                    f"{where}the point holds NaN or infinity; find out where it comes from."
+                )
             known = int(part.indptr[failed + 1] - part.indptr[failed])
             raise InvalidInputError(
                 f"{where}column {failed} with {known} known entries has no unique solution at rank {r} and "
@@ -197,7 +199,7 @@ class MatrixCompletion(OwnedData):
         gradient, curvature = parts.sum(axis=0), W.T @ W
         if self.lam != 0.0:
             gradient += 2.0 * self.lam * (U @ curvature)
-        # A sum in the threads would be rounded by their number.
+        # The rounding of a sum in the threads would depend on their number.
         return Solved(float(np.sum(totals)), gradient, curvature, W, inner)
 
     def _turned(self, U: Array, E: Array, agent: int) -> Array:
@@ -218,12 +220,12 @@ class MatrixCompletion(OwnedData):
         return result
 
     def _cuts(self, part: KnownEntries) -> Array:
-        """Return where pieces of columns begin; those of one of several agents are one piece."""
+        """Return the starts of pieces of columns, a single piece for one of several agents."""
         return pieces_of(part.indptr) if self._n_agents == 1 else np.array([0, part.shape[1]])
 
 
 class Solved(NamedTuple):
-    """What one pass over columns found at a point; `inner` is what the Hessian needs."""
+    """The result of one pass over columns at a point; `inner` is for the Hessian."""
 
     total: float
     gradient: Array
@@ -233,7 +235,7 @@ class Solved(NamedTuple):
 
 
 class KnownEntries(sp.csc_array):
-    """Known entries by columns, as `known_entries` makes them: they are not looked at again."""
+    """Known entries by columns, as from `known_entries`, which are not checked again."""
 
     @property
     def n_rows(self) -> int:
@@ -242,7 +244,7 @@ class KnownEntries(sp.csc_array):
 
     @property
     def known(self) -> tuple[Array, Array, Array]:
-        """What the kernels take."""
+        """The arguments of the kernels."""
         return self.indptr, self.indices, self.data
 
     def with_values(self, values: Array) -> KnownEntries:
@@ -253,7 +255,7 @@ class KnownEntries(sp.csc_array):
 def known_entries(ratings: Any) -> KnownEntries:
     """Return a sparse array by columns with sorted int32 row numbers and float64 values; stored zeros stay.
 
-    It is refused when it is damaged or has no entries, or an entry is not finite or comes twice.
+    It is refused if it is damaged or has no entries, or if an entry is not finite or comes twice.
     """
     if isinstance(ratings, KnownEntries):
         return ratings
@@ -281,14 +283,14 @@ def known_entries(ratings: Any) -> KnownEntries:
 
 
 def pieces_of(indptr: Array) -> Array:
-    """Return where pieces of columns with about the same number of entries begin, and where the last one ends."""
+    """Return the starts of pieces of columns with about equally many entries, and the end of the last one."""
     begins = np.searchsorted(indptr, np.linspace(0, indptr[-1], PIECES + 1)[:-1])
-    # Not where the entries end: columns without any after the last one are solved too.
+    # Not the end of the entries: trailing columns without any are solved too.
     return np.append(begins, len(indptr) - 1).astype(np.int64)
 
 
 def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
-    """Return consecutive columns for each agent, as many each as can be."""
+    """Return consecutive, nearly equal shares of columns for each agent."""
     whole = known_entries(ratings)
     parts = {}
     for agent, share in enumerate(shares_out("columns", whole.shape[1], n_agents)):
@@ -323,18 +325,18 @@ class MultitaskFeatures(OwnedData):
     Parameters
     ----------
     tasks : sequence of (array, array)
-        Examples X_t, shape (d_t, m), and labels y_t, shape (d_t,). Or, where the data of other agents are elsewhere,
-        a mapping from agents to such sequences.
+        Examples X_t, shape (d_t, m), and labels y_t, shape (d_t,). If the data of other agents are elsewhere, a
+        mapping from agents to such sequences.
     n_agents : int
-        Agents get consecutive tasks, as many each as can be.
+        Number of agents, with consecutive, nearly equal shares of the tasks.
     lam : float
         λ, not negative.
 
     Raises
     ------
     InvalidInputError
-        For tasks without examples, of different widths, or with numbers that are not finite; for fewer tasks than
-        agents. From `value` and `gradient`: when a task has no unique solution.
+        For tasks without examples, of different widths, or with numbers that are not finite, and for fewer tasks than
+        agents. From `value` and `gradient` if a task has no unique solution.
 
     Examples
     --------

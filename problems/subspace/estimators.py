@@ -26,7 +26,7 @@ N_AGENTS = 5
 
 @dataclass(eq=False, repr=False)
 class CompletionEstimator(PointCompletion):
-    """A completed matrix whose columns lie in one subspace; a subclass finds it in `learn`."""
+    """A completed matrix whose columns lie in one subspace, which a subclass finds in `learn`."""
 
     _: KW_ONLY
     lam: Annotated[float, bounded(number, least=0, below=0.5)] = 0.01
@@ -44,7 +44,7 @@ class CompletionEstimator(PointCompletion):
         basis = self.learn(tasks, seed)
         empty = np.bincount(table.indices, minlength=len(basis)) == 0
         if basis[empty].any():
-            # A row without an entry stays where it began, at random.
+            # A row without an entry stays at its random start.
             basis = np.linalg.qr(np.where(empty[:, None], 0.0, basis))[0]
         self.components_ = basis
         self.weights_ = np.concatenate([tasks.weights(basis, agent) for agent in tasks.here])
@@ -57,32 +57,33 @@ class CompletionEstimator(PointCompletion):
 
 @dataclass(eq=False, repr=False)
 class GossipMatrixCompletion(CompletionEstimator):
-    """Agents that each hold some columns complete them by a common subspace (Mishra et al. 2019).
+    """Matrix completion by agents that each hold some columns and find a common subspace (Mishra et al. 2019).
 
     Parameters
     ----------
     rank : int
     n_agents : int or None
-        Agents get consecutive columns, as many each as can be. None: 5, or as many as there are columns.
+        Number of agents, with nearly equal shares of consecutive columns. None means 5, at most the number of
+        columns.
     rho : float or "auto"
-        Weight ρ of the agreement; "auto": a tenth of the agents' mean curvature.
+        Weight ρ of the agreement; "auto" means a tenth of the agents' mean curvature.
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
-        Equal integers give equal bits.
+        Equal integers give identical results.
     lam : float
-        λ: how much entries that are not known are drawn to 0.
+        λ, which draws unknown entries towards 0.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
-        Who talks to whom.
+        The links between agents.
     n_epochs : float
-        How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
+        The expected number of draws of each edge. With a `decay`, a checkpoint of another number is refused.
     step_size, decay : float
         Step sizes go from a to a / (1 + decay), in units of one over an agent's largest curvature.
     init : {"common", "independent"}
-        Do agents start with the same random subspace.
+        Whether agents start with the same random subspace.
     checkpoint : path, optional
-        Save the state there, and resume from it when the file exists.
+        Save the state there, and resume from it if the file exists.
     verbose : bool
         Draw a progress bar on standard error.
 
@@ -93,7 +94,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     known_, row_names_, column_names_
         As of `RTRMC`.
     agents_ : Parts
-        Each agent's basis; `save` does not keep them.
+        Each agent's basis, not stored by `save`.
     rho_ : float
         The weight that was used.
     disagreement_ : float
@@ -101,7 +102,7 @@ class GossipMatrixCompletion(CompletionEstimator):
 
     See Also
     --------
-    RTRMC : where all columns are in one place.
+    RTRMC : for all columns in one place.
     gossip : the same for other costs between agents.
 
     Examples
@@ -132,7 +133,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     verbose: Annotated[bool, flag] = False
 
     _numbers: ClassVar = {**CompletionEstimator._numbers, "rho_": number, "disagreement_": number}
-    # Whether neighbours compare matrices in place of subspaces.
+    # Whether neighbours compare matrices instead of subspaces.
     flat = False
 
     def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
@@ -147,7 +148,7 @@ class GossipMatrixCompletion(CompletionEstimator):
 
 @dataclass(eq=False, repr=False)
 class BatchCompletion(CompletionEstimator):
-    """Matrix completion by one batch solver that sees all columns; it starts at the leading singular vectors."""
+    """Matrix completion by a batch solver on all columns, from the leading singular vectors."""
 
     _: KW_ONLY
     max_iter: Annotated[int, bounded(integer, 1)] = 15
@@ -158,7 +159,7 @@ class BatchCompletion(CompletionEstimator):
     def learn(self, tasks: MatrixCompletion, seed: int) -> Array:
         U = leading_subspace(tasks, self.rank, seed)
         manifold = Grassmann(*U.shape)
-        # The start may be the end: what is left of its gradient, of which tol is a part, is rounding.
+        # The start may be the end: then its gradient, the reference of tol, is rounding.
         data = tasks.parts[0].data
         rounding = GradientNorm(np.finfo(float).eps * float(data @ data))
         result = self.solver(manifold).run(Problem(manifold, tasks), U, random_state=seed, stop=rounding)
@@ -179,17 +180,17 @@ class RTRMC(BatchCompletion):
     ----------
     rank : int
     limits : (float, float), optional
-        The least and the largest value that an entry can have, such as `limits` of a bundle: predictions are clipped
-        to them, and other entries are refused.
+        The least and the largest possible value of an entry, such as `limits` of a bundle: predictions are clipped to
+        them, and other entries are refused.
     handle_unknown : {"error", "mean"}
-        What to do with rows and columns that `fit` did not see; "mean": predict the mean, with a warning.
+        How to treat rows and columns unknown to `fit`; "mean" predicts the mean, with a warning.
     random_state : int, RandomState or None
-        Of the start of the truncated SVD; equal integers give equal bits.
+        The source of the truncated SVD's start. Equal integers give identical results.
     lam : float
-        λ: how much entries that are not known are drawn to 0, from 0 to below ½.
+        λ, from 0 to below ½, which draws unknown entries towards 0.
     max_iter : int
-        The most iterations; `n_iter_` tells where they ended. 15 do for ratings; entries without noise take more to
-        be met to rounding.
+        The largest number of iterations; `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
+        need more for a fit to rounding.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
 
@@ -204,16 +205,16 @@ class RTRMC(BatchCompletion):
     row_effects_, column_effects_ : array, shape (m,) and (n,)
         Zero.
     row_names_, column_names_ : array, shape (m,) and (n,)
-        What rows and columns stand for; their numbers where `fit` got no names.
+        The names of rows and columns, or their numbers if `fit` got no names.
     known_ : sparse array, shape (m, n)
         True where an entry is known; `recommend` leaves these out.
     n_iter_ : int
 
     See Also
     --------
-    RCGMC : first derivatives alone; cheaper steps, and more of them.
-    BayesianCompletion : predictions with standard deviations, and nothing to tune.
-    GossipMatrixCompletion : where the columns lie with several agents.
+    RCGMC : first derivatives alone, with cheaper steps, and more of them.
+    BayesianCompletion : predictions with standard deviations, without tuning.
+    GossipMatrixCompletion : for columns distributed over agents.
 
     References
     ----------
@@ -255,7 +256,7 @@ class RCGMC(BatchCompletion):
     --------
     RTRMC : second derivatives, for a high accuracy.
     BiasedALS : effects and a penalty by counts, for ratings.
-    GossipMatrixCompletion : where the columns lie with several agents.
+    GossipMatrixCompletion : for columns distributed over agents.
 
     References
     ----------
@@ -280,7 +281,7 @@ class RCGMC(BatchCompletion):
 
 
 def leading_subspace(tasks: MatrixCompletion, rank: int, seed: int) -> Array:
-    """Return the leading left singular vectors of the known entries, where all others are 0."""
+    """Return the leading left singular vectors of the known entries, with 0 for all others."""
     whole = tasks.parts[0]
     if not whole.data.any():
         return Grassmann(tasks.n_rows, rank).random_point(generator(seed, Stream.SPECTRUM))

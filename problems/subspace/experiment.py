@@ -34,13 +34,13 @@ from rmopt.core.streams import Stream, generator
 from rmopt.experiments import Claim
 from rmopt.manifolds import Grassmann
 
-# First step sizes with their decay: the larger, the faster they must fall.
+# First step sizes with their decay: larger ones must fall faster.
 STEPS = (
     (0.5, 0.2), (1.0, 0.2), (1.5, 0.2), (1.0, 2.0), (2.0, 2.0), (4.0, 5.0), (10.0, 30.0), (30.0, 100.0),
     (100.0, 300.0),
 )  # fmt: skip
 GRID = [{"step_size": step_size, "decay": decay} for step_size, decay in STEPS]
-# Errors are level that differ by this share.
+# Errors that differ by less than this share are level.
 LEVEL = 0.03
 
 METHODS: dict[str, Method] = {
@@ -70,16 +70,16 @@ METHODS: dict[str, Method] = {
 class Completion(Experiment):
     """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
-    In gossip every agent fits a subspace to its own columns and agrees with its neighbours on a path; ratings never
+    In gossip every agent fits a subspace to its own columns and agrees with its neighbours on a path. Ratings never
     leave an agent (Mishra et al. 2019, section 6.2). The default run, on a photograph, takes half a minute on two
     cores.
     """
 
     data: Annotated[options.Data, Ratings] = "picture"
-    agents: Annotated[str, Option(help="Numbers of agents, with commas between.")] = "6"
-    rank: Annotated[str, options.rank_option("10; 20 of the picture")] = ""
-    lam: Annotated[float, Option(min=0, help="Draws entries that are not known to 0.")] = 0.005
-    updates: Annotated[float, Option(min=1e-3, help="How often each edge is expected to be taken.")] = 100.0
+    agents: Annotated[str, Option(help="Numbers of agents, separated by commas.")] = "6"
+    rank: Annotated[str, options.rank_option("10, 20 for the picture")] = ""
+    lam: Annotated[float, Option(min=0, help="Weight λ that draws unknown entries towards 0.")] = 0.005
+    updates: Annotated[float, Option(min=1e-3, help="Expected number of draws of each edge.")] = 100.0
     seeds: options.Seeds = 1
     methods: Annotated[str, options.methods_option(METHODS)] = "biases,als,rtrmc,stochastic,precon-parallel"
     select: options.Select = "none"
@@ -130,7 +130,7 @@ class Completion(Experiment):
         ]
 
     def has_agents(self, method: str) -> bool:
-        """Return whether a method is one of agents, of whom the experiment says how many they are."""
+        """Return whether a method uses agents, whose number the experiment sets."""
         return method in METHODS and "n_agents" in METHODS[method].estimator.get_params()
 
     def header(self) -> str:
@@ -144,7 +144,7 @@ class Completion(Experiment):
 
     def model(self, one: Settings) -> Any:
         kind, about = self.chosen[one["method"]], {"rank": one["rank"], "random_state": one["seed"]}
-        # A subspace for all columns is what these options are about; a user's method takes its rank alone.
+        # These options are for a subspace of all columns; a user's method takes its rank alone.
         if one["method"] in METHODS and hasattr(kind.estimator, "learn"):
             about |= {
                 "lam": self.lam,
@@ -155,7 +155,7 @@ class Completion(Experiment):
         return kind.made(one["parameters"], **about)
 
     def score(self, model: Any, pairs: Array, values: Array) -> float:
-        """Return minus the root mean squared error within the limits of the ratings; of lists their nDCG."""
+        """Return minus the root mean squared error within the limits of the ratings, or the nDCG of lists."""
         if self.lists:
             return float(model.score(pairs, values))
         found = np.clip(numbers("predict(pairs)", model.predict(pairs), values.shape), *self.bundle.limits)
@@ -198,9 +198,9 @@ def entries_of(bundle: Ratings, share: float, seed: int) -> SimpleNamespace:
 
 
 def draw_completed(figure: Any, whole: Array, hidden: Array, completed: Mapping[str, Array]) -> None:
-    """Draw a photograph, what is known of it, and its hidden pixels as each method completes them.
+    """Draw a photograph, its known pixels, and its hidden pixels as completed by each method.
 
-    Its red, green and blue stand side by side.
+    Its red, green and blue channels are side by side.
     """
     frames = {"known pixels": 1.0, **completed, "the photograph": whole[*hidden.T]}
     figure.set_layout_engine("constrained")
@@ -215,7 +215,7 @@ def draw_completed(figure: Any, whole: Array, hidden: Array, completed: Mapping[
 
 
 def completion_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> list[Claim]:
-    """Return the claims of Tables 2 and 3: gossip is comparable to the batch method, and falls off with agents."""
+    """Return the claims of Tables 2 and 3: gossip is comparable to the batch method, and degrades with agents."""
     made = []
     for row in (row for row in rows if row["method"] in VARIANTS):
         for other in (other for other in rows if other["rank"] in (row["rank"], 0)):
@@ -233,7 +233,7 @@ def completion_claims(rows: Sequence[Row], methods: Mapping[str, Method]) -> lis
     return made
 
 
-# Features are taken as they are, as in the paper.
+# Features are used unscaled, as in the paper.
 _PLAIN: Settings = {"scale": "none", "centre": "none"}
 _PAPERS: Settings = {"rank": 5, "lam": 0.1, "shared": False, **_PLAIN}
 REGRESSIONS: dict[str, Method] = {
@@ -254,26 +254,27 @@ PRINTED = {"parkinsons": {3: 0.345, 5: 0.339, 7: 0.342, 9: 0.341}}
 
 @dataclass(kw_only=True)
 class Multitask(Experiment):
-    """Learn features that regressions share: gossip between agents beside Alt-Min and the batch optimum.
+    """Learn features shared by regressions: gossip between agents, Alt-Min and the batch optimum.
 
-    Without --data the regressions are made up, and share three features; that takes ten seconds on two cores. Those
+    Without --data the regressions are generated, and share three features. That takes ten seconds on two cores. Those
     of --data alike share most of their coefficients, and differ in two dimensions. The methods of the paper take
-    features as they are; subspace has a shared vector, and its rank and weight by cross-validation, beside pooled
-    ridges with an effect of each task.
+    features unscaled. subspace has a shared vector, and its rank and weight by cross-validation. pooled and slopes
+    are pooled ridges with an effect of each task.
 
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
-    the test part over the variance of all its labels; the table also has it over that of the test labels alone.
+    the test part, divided by the variance of all its labels. The table also has it divided by that of the test labels
+    alone.
     """
 
     data: Annotated[options.Data, TaskBundle] = "shared"
     agents: Annotated[int, Option(min=2, help="Number of agents.")] = 6
     rank: Annotated[str, options.rank_option("3,5,7,9")] = ""
-    updates: Annotated[float, Option(min=1e-3, help="How often each edge is expected to be taken.")] = 200.0
+    updates: Annotated[float, Option(min=1e-3, help="Expected number of draws of each edge.")] = 200.0
     seeds: options.Seeds = 1
     methods: Annotated[str, options.methods_option(REGRESSIONS)] = (
         "stochastic,precon-stochastic,batch,alt-min,subspace,pooled,slopes"
     )
-    # Nothing is chosen.
+    # No parameter is chosen.
     select: options.Selection = field(init=False, default_factory=lambda: "none")
     folds: int = field(init=False, default_factory=lambda: 2)
 
@@ -284,7 +285,7 @@ class Multitask(Experiment):
     headings: ClassVar = {
         "nmse": "NMSE", "sem": "± s.e.m.", "nmse_test": "by test var.", "train_seconds": "train s",
     }  # fmt: skip
-    toy: ClassVar = "Where a claim fails here: a rank far above three wants more examples or a larger λ."
+    toy: ClassVar = "If a claim fails here: a rank far above three needs more examples or a larger λ."
 
     def check(self) -> None:
         self.columns = {"nmse": "sem", "nmse_test": None}
@@ -295,7 +296,7 @@ class Multitask(Experiment):
 
     def settings(self) -> list[Settings]:
         ranks = options.ranks_within(self.run.say, self.rank, "3,5,7,9", self.bundle.X.shape[1] - 1)
-        # A method without a rank, or with one of its own choice, is trained once.
+        # A method without a rank, or that chooses it, is trained once.
         given = {name: kind.ranked and name != "subspace" for name, kind in self.chosen.items()}
         return [
             {"method": name, "rank": rank, "code": kind.code}
@@ -356,7 +357,7 @@ def errors(bundle: TaskBundle, test: Array, predicted: Array) -> dict[str, float
         rows = bundle.task[test] == task
         labels = bundle.y[test][rows]
         error = float(np.mean((predicted[rows] - labels) ** 2))
-        # Where all labels of a task are equal there is nothing to compare with.
+        # If all labels of a task are equal, there is no reference.
         for values, among in zip(measured.values(), (bundle.y[bundle.task == task], labels), strict=True):
             if not is_constant(among):
                 values.append(error / among.var())
@@ -373,7 +374,7 @@ def shared_features() -> TaskBundle:
 
 
 def alike() -> TaskBundle:
-    """Return 120 regressions, 20 to 200 examples each: coefficients that all share, and differences of rank 2."""
+    """Return 120 regressions with 20 to 200 examples each: shared coefficients, and differences of rank 2."""
     rng = generator(1, Stream.TASKS)
     task = np.repeat(np.arange(120), rng.integers(20, 201, 120))
     coef = rng.standard_normal(20) + 0.35 * rng.standard_normal((120, 2)) @ rng.standard_normal((2, 20))

@@ -31,7 +31,7 @@ def instances() -> list[Instance]:
 
 
 def agent_sums(n_agents: int) -> dict[str, AgentSum]:
-    """Return small costs of both kinds; a column and a row without entries, tasks of different sizes."""
+    """Return small costs of both kinds, with an empty column and row, and tasks of different sizes."""
     rng = np.random.default_rng(9)
     known = rng.random((14, 23)) < 0.6
     known[:, 4] = known[6] = False

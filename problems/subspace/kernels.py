@@ -2,10 +2,10 @@
 
 For column j with known rows i and values y, the inner solution w solves A w = B y with A = (1 − 2λ) B Bᵀ + 2λ M,
 where the columns of B are the rows u_i of U, and M = UᵀU. The columns are independent: they are cut into pieces that
-may run in parallel, each with sums of its own, so that the number of pieces, not of threads, determines the rounding.
+may run in parallel, each with its own sums, so that the number of pieces, not of threads, determines the rounding.
 
-The entries come as `known`, indptr, rows and values of a CSC array; what is found of them as `inner`, W with the
-Cholesky factors of the systems and the residuals, which are not kept where there is no room.
+The entries come as `known`, indptr, rows and values of a CSC array, and the results as `inner`, W with the Cholesky
+factors of the systems and the residuals, which are not stored if there is no space.
 
 Others regress each column on the factors of its known rows, at the mean or at random numbers. With effects of rows
 and columns an entry is b_i + c_j + u_i · w_j and noise. A row of `features` is (b_i, u_i), and x = (c, w) of a column
@@ -18,9 +18,9 @@ import numpy as np
 
 from rmopt.kernels import njit
 
-# Sums may be reordered into vector instructions; nothing is assumed of NaN and infinity.
+# Sums may be reordered into vector instructions, without assumptions on NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}
-# Of the squared length of what conjugate gradients begin with, where they have nothing left to do.
+# The share of the first squared residual at which conjugate gradients end.
 SETTLED = 1e-14
 
 
@@ -35,7 +35,7 @@ def _longest(indptr, first, last):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR, inline="always")
 def _gathered(U, rows, begin, end, out):
-    """Write the rows of U that a column knows into the columns of `out`."""
+    """Write the known rows of U of a column into the columns of `out`."""
     for t in range(begin, end):
         i = rows[t]
         for a in range(U.shape[1]):
@@ -61,7 +61,7 @@ def _combined(B, w, count, out):
 
 @njit(cache=True, nogil=True)
 def _factorise(A):
-    """Overwrite A by its Cholesky factor L, with 1 / L_ii in place of L_ii; False when it is not definite."""
+    """Overwrite A by its Cholesky factor L, with 1 / L_ii instead of L_ii, or return False if it is not definite."""
     r = A.shape[0]
     for a in range(r):
         for b in range(a):
@@ -104,7 +104,7 @@ def _solve_back(L, x):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def solve_piece(known, U, gram, lam, first, last, inner, G):
-    """Solve the columns first … last − 1; add their part of the gradient to G.
+    """Solve the columns first … last − 1, and add their part of the gradient to G.
 
     Returns the cost of these columns and the number of a column that has no unique solution, or −1.
     """
@@ -227,9 +227,9 @@ def _add_products(Z, count, weight, A):
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def regress_piece(known, features, prior, noise, first, last, drawn, means, squares):
-    """Regress the columns first … last − 1, which no other column takes part in: pieces may run in parallel.
+    """Regress the columns first … last − 1, independent of others, so that pieces may run in parallel.
 
-    Of the residuals e and of f = u_i · w with the random numbers `squares` gets e · e, e · f and f · f.
+    For the residuals e and f = u_i · w with the random numbers, `squares` gets e · e, e · f and f · f.
     """
     indptr, rows, values = known
     scales, precision, pull, alpha, corner = prior
@@ -301,8 +301,8 @@ def _weighed(gram, scale, Z, weights, x, products, out):
 def weigh_piece(known, features, gram, scales, steps, first, last, found, costs):
     """Lower Σ_i c_i (p_i − u_i · x)² + s ‖x‖² over all rows i (Hu et al. 2008) from the x of each column in `found`.
 
-    Rows with a weight w > 0 have p = 1 and c = 1 + w, all others p = 0 and c = 1. At most so many steps of conjugate
-    gradients are made, in the precision of the features.
+    Rows with a weight w > 0 have p = 1 and c = 1 + w, all others p = 0 and c = 1. Makes a limited number of conjugate
+    gradient steps, in the precision of the features.
     """
     indptr, rows, weights = known
     d, kind = features.shape[1], features.dtype
@@ -353,7 +353,7 @@ def weigh_piece(known, features, gram, scales, steps, first, last, found, costs)
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
 def draw_links(by_features, apart, links, strength, noise):
-    """Draw what each feature adds to the factors of the rows that have it, given what all others add.
+    """Draw the contribution of each feature to the factors of its rows, given those of all others.
 
     With X = F B and noise, of covariance Λ⁻¹ in each row, the row b of B that belongs to a feature with values f is
     normal with mean fᵀ(X − the others' part) / (fᵀf + λ) and covariance Λ⁻¹ / (fᵀf + λ).

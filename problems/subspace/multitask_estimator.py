@@ -43,7 +43,7 @@ from rmopt.solvers.threads import one_blas_thread
 
 N_AGENTS = 6
 SCALES, CENTRES = ("none", "standard"), ("none", "tasks")
-# What cross-validation tries; weights are relative to the sum of squares of a feature in a task.
+# The grids of cross-validation, with weights relative to the sum of squares of a feature in a task.
 FOLDS, RANKS, WEIGHTS = 3, (1, 2, 3, 5, 8), (0.001, 0.01, 0.05, 0.2, 1.0, 10.0)
 
 Tasks = list[tuple[Array, Array]]
@@ -56,7 +56,7 @@ def is_constant(values: Array) -> Array:
 
 
 def pooled(parts: Tasks) -> Array:
-    """Return the coefficients of one ridge regression for all tasks, its penalty chosen by leaving rows out."""
+    """Return the coefficients of one ridge regression for all tasks, with a cross-validated penalty."""
     X, y = map(np.concatenate, zip(*parts, strict=True))
     size = float(np.sum(X**2)) / X.shape[1] or 1.0
     return RidgeCV(size * np.logspace(-6, 1, 8), fit_intercept=False).fit(X, y).coef_
@@ -68,31 +68,31 @@ def moments(parts: Tasks) -> tuple[Array, Array]:
 
 
 def weights_of(parts: Tasks) -> list[float]:
-    """Return weights of squared coefficients, from next to nothing to one that leaves hardly any."""
+    """Return weights of squared coefficients, from nearly none to one that shrinks them to nearly 0."""
     size = float(np.mean([np.sum(X**2) / X.shape[1] for X, _ in parts])) or 1.0
     return [size * weight for weight in WEIGHTS]
 
 
 def within(grams: Array, rights: Array, U: Array, lam: float) -> Array:
-    """Return the coefficients of each task within the span of U, with λ ‖w‖² beside half the squares."""
+    """Return the coefficients of each task within the span of U, with λ ‖w‖² added to half the squares."""
     ridge = 2.0 * max(lam, 1e-6) * np.eye(U.shape[1])
     return np.linalg.solve(U.T @ grams @ U + ridge, (rights @ U)[..., None])[..., 0] @ U.T
 
 
 def directions(grams: Array, rights: Array, lam: float) -> Array:
-    """Return an orthonormal basis: first the directions in which regressions of each task alone have most."""
+    """Return an orthonormal basis, leading with the main directions of separate regressions."""
     alone = within(grams, rights, np.eye(grams.shape[1]), lam)
     return np.linalg.svd(alone.T, full_matrices=True)[0]
 
 
 def common(grams: Array, rights: Array, lam: float) -> Array:
-    """Return the c of the least Σ ‖X_t (c + d_t) − y_t‖² / 2 + λ ‖d_t‖² over c and all d_t."""
+    """Return the c that minimises Σ ‖X_t (c + d_t) − y_t‖² / 2 + λ ‖d_t‖² over c and all d_t."""
     damped = np.linalg.inv(grams / (2.0 * max(lam, 1e-6)) + np.eye(grams.shape[1]))
     return np.linalg.lstsq(np.sum(damped @ grams, axis=0), np.einsum("tij,tj->i", damped, rights))[0]
 
 
 def tables(parts: Tasks, either: Any, lams: Any, ranks: Any) -> Iterator[Array]:
-    """Yield coefficients with c or without, for each λ and rank, within the span of regressions of tasks alone."""
+    """Yield coefficients with c or without, for each λ and rank, within the span of separate regressions."""
     grams, rights = moments(parts)
     for shared, lam in product(either, lams):
         c = common(grams, rights, lam) if shared else np.zeros(grams.shape[1])
@@ -102,9 +102,9 @@ def tables(parts: Tasks, either: Any, lams: Any, ranks: Any) -> Iterator[Array]:
 
 
 def best_of(learn: Callable[[Tasks], Iterable[Array]], parts: Tasks, seed: int) -> int:
-    """Return which of the tables of coefficients that `learn` gives errs least on rows of each task held out."""
+    """Return which of the coefficient tables from `learn` has the least error on held-out rows of each task."""
     rng, errors = generator(seed, Stream.TASKS), []
-    # What has one row is never held out.
+    # Single rows are never held out.
     folds = [rng.permutation(len(y)) % FOLDS if len(y) > 1 else np.array([-1]) for _, y in parts]
     for out in range(FOLDS):
         masks = [fold == out for fold in folds]
@@ -119,7 +119,7 @@ def best_of(learn: Callable[[Tasks], Iterable[Array]], parts: Tasks, seed: int) 
 class TaskRegressions(RegressorMixin, Estimator):
     """Linear regressions of several tasks; a subclass has `scale`, `centre`, and `learn`.
 
-    `fit`, `predict` and `score` need the task of each example besides X and y.
+    `fit`, `predict` and `score` need the task of each example in addition to X and y.
     """
 
     # What scikit-learn's metadata routing hands on, unless asked otherwise.
@@ -170,7 +170,7 @@ class TaskRegressions(RegressorMixin, Estimator):
         return self
 
     def predict(self, X: Any, tasks: Any = None) -> Array:
-        """Return the predictions of examples of tasks that `fit` saw.
+        """Return the predictions of examples of known tasks.
 
         Parameters
         ----------
@@ -190,7 +190,7 @@ class TaskRegressions(RegressorMixin, Estimator):
         parts = [tasks == name for name in np.unique(tasks)]
         found = [r2_score(y[part], predicted[part]) for part in parts if part.sum() > 1]
         if not found:
-            raise InvalidInputError("no task has two rows, of which an R² could be told; give more rows.")
+            raise InvalidInputError("no task has two rows, as an R² needs; give more rows.")
         if not np.isfinite(found).all():
             raise InvalidInputError("the R² of a task is out of reach of double precision; scale X and y.")
         return float(np.mean(found))
@@ -210,38 +210,39 @@ class TaskRegressions(RegressorMixin, Estimator):
 class MultitaskSubspace(TaskRegressions):
     """Linear regressions of several tasks, whose coefficients c + U w_t differ within an r-dimensional subspace.
 
-    Mishra et al. 2019, equation 14, which has no shared c: that is a ridge regression on all examples, and the
-    subspace is learned from what it leaves. The tasks belong to agents who gossip about the subspace, or are in one
-    place; c and cross-validation take sums over all.
+    Mishra et al. 2019, equation 14, which has no shared c: here that is a ridge regression on all examples, and the
+    subspace is learned from its residuals. The tasks belong to agents that gossip about the subspace, or are in one
+    place; c and cross-validation use sums over all.
 
-    `fit`, `predict` and `score` need the task of each example besides X and y. In scikit-learn's searches,
-    cross-validation and pipelines, ``sklearn.set_config(enable_metadata_routing=True)`` carries it there:
+    `fit`, `predict` and `score` need the task of each example in addition to X and y. In scikit-learn's searches,
+    cross-validation and pipelines, ``sklearn.set_config(enable_metadata_routing=True)`` passes it there:
     ``GridSearchCV(MultitaskSubspace(), grid, cv=cv).fit(X, y, tasks=tasks)``. The folds must leave some examples of
-    every task in each training part: ``cv = list(StratifiedKFold(5).split(X, tasks))``. To `predict` scikit-learn
-    hands nothing: leave `scoring` as it is, and predict by ``search.best_estimator_.predict(X, tasks)``.
+    every task in each training part: ``cv = list(StratifiedKFold(5).split(X, tasks))``. scikit-learn does not pass
+    tasks to `predict`: leave `scoring` unchanged, and predict by ``search.best_estimator_.predict(X, tasks)``.
 
     Parameters
     ----------
     rank : int or None
-        None: cross-validation within the rows of each task chooses it.
+        None chooses it by cross-validation within the rows of each task.
     lam : float or None
-        Weight λ of ‖w_t‖²; None: as `rank`. With a large one all tasks have the coefficients c.
+        Weight λ of ‖w_t‖², with None as for `rank`. With a large weight all tasks have the coefficients c.
     shared : bool or None
-        Whether there is a c, or it is 0; None: as `rank`.
+        Whether there is a c, or it is 0, with None as for `rank`.
     solver : {"gossip", "batch"}
-        "batch": trust regions on all tasks.
+        "batch" means trust regions on all tasks.
     n_agents : int or None
-        Of "gossip"; agents get consecutive tasks, as many each as can be. None: 6, or as many as there are tasks.
+        For "gossip": number of agents, with nearly equal shares of consecutive tasks. None means 6, at most the
+        number of tasks.
     rho : float or "auto"
-        Of "gossip", as all up to `init`; see `GossipMatrixCompletion`.
+        For "gossip", as are all parameters up to `init`; see `GossipMatrixCompletion`.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
     init : {"common", "independent"}
     scale : {"standard", "none"}
-        "standard": subtract the mean of each feature over all examples, and divide by its standard deviation.
+        "standard" subtracts the mean of each feature over all examples, and divides by its standard deviation.
     centre : {"tasks", "none"}
-        "tasks": subtract each task's mean from its examples and labels, which fits an intercept for each.
+        "tasks" subtracts each task's mean from its examples and labels, which fits an intercept for each.
     max_iter : int
         Of "batch".
     random_state : int, RandomState or None
@@ -255,17 +256,17 @@ class MultitaskSubspace(TaskRegressions):
     rank_, lam_ : int and float
         As given, or chosen.
     coef_ : array, shape (n_tasks, n_features)
-        Coefficients of the features as they were given.
+        Coefficients of the unscaled features.
     intercept_ : array, shape (n_tasks,)
     tasks_ : array
         The names of the tasks, sorted.
     agents_ : Parts
-        Each agent's basis; of "gossip".
+        Each agent's basis, for "gossip".
 
     See Also
     --------
-    alt_min : a convex problem in place of a rank.
-    sklearn.linear_model.Ridge : a regression of its own for each task.
+    alt_min : a convex problem instead of a rank.
+    sklearn.linear_model.Ridge : a separate regression for each task.
 
     Examples
     --------
@@ -310,7 +311,7 @@ class MultitaskSubspace(TaskRegressions):
         has_shared, self.lam_, self.rank_ = self._chosen(parts, seed)
         shared = common(*moments(parts), self.lam_) if has_shared else np.zeros(n_features)
         left, gossips = [(X, y - X @ shared) for X, y in parts], self.solver == "gossip"
-        # What agents there were in an earlier fit.
+        # The agents of an earlier fit.
         self.__dict__.pop("agents_", None)
         n_agents = (self.n_agents or min(N_AGENTS, len(parts))) if gossips else 1
         cost = MultitaskFeatures(left, n_agents, self.lam_)
@@ -356,7 +357,7 @@ class AltMin(TaskRegressions):
     Attributes
     ----------
     coef_ : array, shape (n_tasks, n_features)
-        Coefficients of the features as they were given.
+        Coefficients of the unscaled features.
     intercept_ : array, shape (n_tasks,)
     tasks_ : array
         The names of the tasks, sorted.
@@ -373,7 +374,7 @@ class AltMin(TaskRegressions):
 
 @dataclass(eq=False, repr=False)
 class PooledRidge(TaskRegressions):
-    """One ridge regression for all tasks with an effect of each: what `MultitaskSubspace` must beat.
+    """One ridge regression for all tasks with an effect of each, the baseline for `MultitaskSubspace`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A page that recommends: to a user, to somebody who likes some items, or items like one."""
+"""A page of recommendations for a user, for a person who likes some items, or of items similar to one."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel
 from rmopt.core.arguments import instance
 
-# Known items that say why one is recommended.
+# The number of known items that explain a recommendation.
 REASONS = 3
 
 
 class ItemSearch(Searcher):
-    """What a fitted model of matrix completion recommends, for `make_app`; its columns are users, its rows items.
+    """Recommendations of a fitted matrix completion model for `make_app`, with users as columns and items as rows.
 
-    The field takes the name of a user, or part of the name of an item. Items have links to items alike, and to
-    recommendations for somebody who likes them, whom the model need not know. Below an item stand those that the user
-    knows whose predictions are most like its own.
+    The field takes the name of a user, or part of the name of an item. Items have links to similar items, and to
+    recommendations for an unknown user who likes them. Below an item are the user's known items with the most similar
+    predictions.
 
     Parameters
     ----------
     model : fitted estimator
-        Such as `BiasedALS`, `BayesianCompletion` or `ImplicitALS`.
+        For example `BiasedALS`, `BayesianCompletion` or `ImplicitALS`.
 
     Raises
     ------
     InvalidInputError
-        When it is another model.
+        If it is another model.
     NotFittedError
         Before `fit`.
 
@@ -84,7 +84,7 @@ class ItemSearch(Searcher):
                 text, message=f"{len(self._users)} users, such as {self._users[0]}, and {len(names)} items."
             )
         message = "Items with this name." if names else "There is neither such a user nor such an item."
-        # Short names first: what was typed is more of them.
+        # Short names first, since they match more completely.
         names.sort(key=lambda name: len(str(name)))
         return Found(text, self._listed([(name,) for name in names[:k]]), message)
 
@@ -97,7 +97,7 @@ class ItemSearch(Searcher):
         return Found(text, self._listed(best, seen), f"Recommended to {text}, from {len(seen)} known items:")
 
     def _listed(self, best: list[Any], seen: Sequence[int] = (), likes: Sequence[int] = ()) -> list[Any]:
-        """Return items with their scores, their links, and as reasons those alike among the items that were seen."""
+        """Return items with their scores, links, and similar known items as reasons."""
         results, label = [], "I like this too" if likes else "I like this"
         for name, *scores in best:
             row = self._rows[name]

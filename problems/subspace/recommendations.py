@@ -1,4 +1,4 @@
-"""What ``rmopt fit completion`` runs: ratings in a file become a model, its error, and a list for every user."""
+"""``rmopt fit completion``: from ratings in a file to a model, its error, and a list for every user."""
 
 from __future__ import annotations
 
@@ -24,39 +24,35 @@ from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
 
 MODELS: dict[str, Any] = {"als": BiasedALS, "bayesian": BayesianCompletion, "implicit": ImplicitALS}
-# The share of the ratings that the error is measured on.
+# The share of the ratings for the measurement of the error.
 HIDDEN = 0.1
-# Samples of a BayesianCompletion may take so many bytes unless it is asked for.
+# The largest size in bytes of the samples of a BayesianCompletion taken by default.
 ROOM = 2**30
-# Counts that run so far above their median are told of.
+# Counts this far above their median are reported.
 SKEWED = 20.0
 HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
 File = Annotated[
     str,
     Argument(
         metavar="FILE",
-        help="ratings, a line each, or a registered data set; ratings.csv::user=uid,item=film,rating=stars where the "
-        "names of the columns do not say it.",
+        help="ratings, one per line, or a registered data set. If names of columns are not clear, add their meaning: "
+        "ratings.csv::user=uid,item=film,rating=stars.",
     ),
 ]
 Model = Annotated[
     Literal["als", "bayesian", "implicit"] | None,
     Option(
-        help="bayesian, the default, errs less than als, takes longer and more memory; implicit is for views, clicks "
-        "and purchases."
+        help="bayesian, the default, has smaller errors than als, and needs more time and memory; implicit is for "
+        "views, clicks and purchases."
     ),
 ]
 Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
-    Option(
-        help="Of --model implicit: counts damped by BM25, the default, or log, as they are, or all alike."
-    ),
+    Option(help="For --model implicit: counts damped by BM25, the default, or log, unchanged, or all equal."),
 ]
-MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are in no list.")]
-Rank = Annotated[
-    int | None, Option(min=1, help="The rank of the model; by default 10, or what fits the data.")
-]
-Count = Annotated[int, Option("--n", "-n", min=1, help="How many items are recommended to a user.")]
+MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are not recommended.")]
+Rank = Annotated[int | None, Option(min=1, help="Rank of the model; by default 10, or less for few data.")]
+Count = Annotated[int, Option("--n", "-n", min=1, help="Number of items recommended to a user.")]
 Names = Annotated[
     Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
 ]
@@ -68,12 +64,13 @@ def completion(
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
-    The error is that of a model that has not seen a tenth of the ratings; the model that is written has seen all.
-    Below it stands what users and items alone explain, or for views neighbours of items and the most popular ones.
+    The error is measured on a tenth of the ratings, which a first model did not get. The saved model learns from all.
+    Below it is the error by users and items alone, or for views the scores of item neighbours and of the most popular
+    items.
     """
     if weights and model != "implicit":
         raise InvalidInputError("--weights is for --model implicit; say that too, or leave --weights out.")
-    # A play that comes again is another one.
+    # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
     ratings = ratings if names is None else _titled(ratings, names)
@@ -113,7 +110,7 @@ def completion(
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
     for names in table.select_dtypes(["object", "string"]):
-        # A text that begins as a formula of a spreadsheet gets an apostrophe.
+        # A text that looks like a spreadsheet formula gets an apostrophe.
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
@@ -126,7 +123,7 @@ def completion(
 
 
 def _titled(ratings: Ratings, path: Path) -> Ratings:
-    """Return ratings whose items are called as the second column of a file says of the first."""
+    """Return ratings whose items have the names in the second column of a file."""
     frame = read_file(path).frame
     if len(frame.columns) < 2 or ratings.row_names is None:
         raise InvalidInputError(
@@ -146,7 +143,7 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
 
 
 def _measured(run: Run, estimator: CompletionModel, ratings: Ratings, n: int) -> list[dict[str, Any]]:
-    """Return errors of a model and of simpler ones on ratings that they have not seen; say where it is no better."""
+    """Return errors of a model and of simpler ones on held-out ratings, and print where it is no better."""
     held_out = ratings.held_out(run.seed, HIDDEN)
     train, test = ratings.table(~held_out), ratings.table(held_out)
     if train.nnz == 0 or test.nnz == 0:

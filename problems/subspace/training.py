@@ -1,4 +1,4 @@
-"""How agents of this family gossip: their start, their step sizes, and the subspace that they end with."""
+"""Gossip between agents of this family: start, step sizes, and the final subspace."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from rmopt.solvers import (
 from rmopt.solvers.threads import one_blas_thread
 
 VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
-# The agreement's weight relative to the agents' curvatures, where none is given.
+# The default weight of the agreement relative to the agents' curvatures.
 AGREEMENT = 0.1
 POWER_STEPS = 12
-# How short a gradient is, relative to the first one, before a column is added.
+# The relative length of the gradient at which a column is added.
 GROWN = 0.01
-# How often a new column is turned to the strongest direction of what is left.
+# The number of power iterations that turn a new column to the strongest remaining direction.
 TURNS = 3
 
 
@@ -56,20 +56,19 @@ class GossipPlan(CheckedValue):
     Attributes
     ----------
     rho : float or "auto"
-        Weight ρ of the agreement; "auto": a tenth of the mean curvature of the agents' shares α_i f_i.
+        Weight ρ of the agreement; "auto" means a tenth of the mean curvature of the agents' shares α_i f_i.
     variant : str
         One of `VARIANTS`.
     graph : str, Graph or list of edges
-        Who talks to whom.
+        The links between agents.
     step_size : float
         a, in units of one over an agent's largest curvature at the start, which it finds from its own data.
     decay : float
         The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
     n_epochs : float
-        How often each edge is expected to be taken. With a `decay`, a checkpoint of another number is refused.
+        The expected number of draws of each edge. With a `decay`, a checkpoint of another number is refused.
     init : {"common", "independent"}
-        Do all agents start with the same random subspace, which they draw from the common seed, or each with one of
-        its own.
+        Whether all agents start with the same random subspace, drawn from the common seed, or each with its own.
 
     Examples
     --------
@@ -93,25 +92,25 @@ class GossipPlan(CheckedValue):
 
     @classmethod
     def of(cls, estimator: Any) -> GossipPlan:
-        """Return the plan that the parameters of an estimator name."""
+        """Return the plan with the parameters of an estimator."""
         return cls(**{name: getattr(estimator, name) for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
 class Gossiped:
-    """What agents ended with.
+    """The final state of agents.
 
     Attributes
     ----------
     points : Parts
         Each agent's basis.
     mean : array, shape (m, r)
-        The Fréchet mean of their subspaces, which predicts.
+        The Fréchet mean of their subspaces, used for predictions.
     rho : float
     disagreement : float
         The largest distance between the subspaces of neighbours.
     messages, bytes : int
-        What went from process to process.
+        Messages and bytes sent between processes.
     result : Result
 
     Examples
@@ -152,7 +151,7 @@ def gossip(
     Parameters
     ----------
     tasks : AgentSum
-        With `n_rows`; in a world of several processes each holds the data of its own agents.
+        The agents' costs, with `n_rows`. Of several processes each holds the data of its own agents.
     rank : int
     plan : GossipPlan
     seed : int
@@ -162,7 +161,8 @@ def gossip(
         Save there, and resume from it.
     world : World, optional
     flat : bool
-        Neighbours compare their matrices U in place of the spans: the paper's Euclidean formulation (equation 22).
+        Whether neighbours compare their matrices U instead of the spans: the paper's Euclidean formulation (equation
+        22).
 
     Examples
     --------
@@ -195,7 +195,7 @@ def gossip(
     cost = GossipCost(tasks, graph, rho, manifold)
     scales = np.ones(n)
     for agent in world.mine(n):
-        # A cost that is flat moves nowhere, whatever its scale.
+        # A flat cost does not move, whatever its scale.
         scales[agent] = 1.0 / (largest_curvature(cost, agent, begin[agent], preconditioned, seed) or 1.0)
     base = Euclidean(*manifold.shape) if flat else manifold
     problem = Problem(Product([base] * n), GossipCost(tasks, graph, cost.rho, base))
@@ -224,36 +224,36 @@ def agree(
     checkpoint: Path | str | None = None,
     world: World | None = None,
 ) -> Gossiped:
-    """Let agents find the subspace that all their data together would give, by L-BFGS with sums along a tree.
+    """Let agents find the subspace of all their data together, by L-BFGS with sums along a tree.
 
-    Nothing but sums of gradients travels, between neighbours (see `rmopt.solvers.TreeSum`); all agents have the same
-    basis at every step. It begins with one column, and adds one, turned to what is left, whenever the gradient is a
-    hundredth as long as it was: weak directions are found as soon as strong ones are.
+    Only sums of gradients are sent, between neighbours (see `rmopt.solvers.TreeSum`), and all agents have the same
+    basis at every step. It begins with one column, and adds one along the strongest remaining direction whenever the
+    gradient is a hundredth as long as it was, so that weak directions are found as soon as strong ones.
 
     Parameters
     ----------
     tasks : AgentSum
-        With `n_rows`; in a world of several processes each holds the data of its own agents.
+        The agents' costs, with `n_rows`. Of several processes each holds the data of its own agents.
     rank : int
     seed : int
-        Of the start; the same in all processes.
+        The seed of the start, the same in all processes.
     graph : str, Graph or list of edges
-        Who talks to whom; a spanning tree of it is used.
+        The links between agents, of which a spanning tree is used.
     max_iter : int
-        Of each number of columns.
+        The largest number of iterations for each number of columns.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
     recorder : Recorder, optional
-        Of the run with all columns.
+        The recorder of the run with all columns.
     checkpoint : path, optional
-        Save there and beside it, and resume from it, with the same `max_iter`.
+        Save there and in files next to it, and resume with the same `max_iter`.
     world : World, optional
 
     Returns
     -------
     Gossiped
-        With a disagreement of 0. The result's steps and updates are those with all numbers of columns; its history
-        and counts are of the last one.
+        With a disagreement of 0. The result's steps and updates are totals over all numbers of columns; its history
+        and counts are those of the last one.
 
     Examples
     --------
@@ -282,10 +282,10 @@ def agree(
         point = np.linalg.qr(np.hstack([point, columns[:, k - 1 : k]]))[0]
         enough = enough or tol * problem.manifold.norm(point, problem.riemannian_gradient(point))
         for _ in range(TURNS):
-            # A step of power iteration with what is left of the data: the gradient by the new column.
+            # A step of power iteration with the residual data: the gradient by the new column.
             left = problem.riemannian_gradient(point)[:, -1:]
             point = np.linalg.qr(np.hstack([point[:, :-1], left]))[0]
-        # A step of conjugate gradients looks more often, and here looking is dear.
+        # A step of conjugate gradients evaluates more often, and here evaluations are expensive.
         solver = LBFGS(memory=30, max_iter=max_iter, tol=GROWN)
         if k == rank:
             solver = solver.with_gradient_norm(enough)
@@ -299,20 +299,20 @@ def agree(
 
 
 def _hold_alike(world: World, tasks: AgentSum, **about: Any) -> None:
-    """Refuse processes of which one was told otherwise than the others, who would wait for each other."""
+    """Refuse processes with different arguments, which would wait for each other."""
     if world.size > 1:
         sizes = {"n_rows": tasks.n_rows, "n_agents": tasks.n_terms}  # type: ignore[attr-defined]
         world.check_alike({name: written(value) for name, value in (sizes | about).items()})
 
 
 def _grassmann(tasks: Any, rank: int) -> Grassmann:
-    """Return the manifold of the subspaces that agents look for."""
+    """Return the manifold of the agents' subspaces."""
     instance("tasks", tasks, AgentSum, "an object of a subclass of AgentSum")
     return Grassmann(tasks.n_rows, rank)
 
 
 def _try_out(tasks: AgentSum, begin: Parts | list[Array], world: World) -> None:
-    """Refuse agents that do not give what is asked of them, each at its start."""
+    """Refuse agents that return invalid results, each at its start."""
     for agent in world.mine(tasks.n_terms):
         given, (m, r) = tasks.agent_gradient(begin[agent], agent), begin[agent].shape
         who = f"agent_gradient of agent {agent}"
@@ -323,7 +323,7 @@ def _try_out(tasks: AgentSum, begin: Parts | list[Array], world: World) -> None:
 
 
 def _beside(path: Path | str | None, k: int, rank: int) -> Path | str | None:
-    """Return the file of a run with k columns, before that with all."""
+    """Return the file of a run with k columns, before the run with all."""
     if path is None or k == rank:
         return path
     return Path(path).with_name(f"{Path(path).stem}-{k}{Path(path).suffix}")
@@ -333,8 +333,8 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
     """Return the largest eigenvalue of the Hessian of an agent's share α f plus ρ d², by power iteration.
 
     An edge moves both its ends, so the curvature of ρ/2 d² along their difference is 2ρ.
-    Hessian actions are differences of gradients; preconditioned, they are followed by (WᵀW + ρI)⁻¹. An agent needs
-    its own data alone. It is 0 where the cost does not depend on the subspace, as for labels that are all 0.
+    Hessian actions are differences of gradients, followed by (WᵀW + ρI)⁻¹ if preconditioned. An agent needs its own
+    data alone. The result is 0 if the cost does not depend on the subspace, as for labels that are all 0.
     """
     manifold, tasks = cost.manifold, cost.tasks
     rng = generator(seed, Stream.CURVATURE, agent)
@@ -358,7 +358,7 @@ def largest_curvature(cost: GossipCost, agent: int, point: Array, preconditioned
             found = float(np.linalg.norm(image))
         if not np.isfinite(found):
             raise InvalidInputError(
-                f"the cost of agent {agent} has a curvature that is no finite number; choose a smaller rho than "
+                f"the cost of agent {agent} has a curvature that is not finite; choose a smaller rho than "
                 f"{cost.rho:.3g}, or scale the data."
             )
         if found == 0.0:

@@ -13,13 +13,15 @@ from rmopt.cli.run import Registered, command_of
 from rmopt.errors import InvalidInputError
 
 Served = Annotated[Path, typer.Argument(metavar="PATH", hidden=True)]
-Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 for all.")]
-Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free one.")]
+Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen at; 0.0.0.0 for all.")]
+Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
-File = Annotated[str, typer.Argument(metavar="FILE", hidden=True, help="as rmopt data takes it.")]
-Minutes = Annotated[float, typer.Option(metavar="X", min=0.01, help="How long it may take.")]
-DataHome = Annotated[Path | None, folder("Folder that holds the data sets.")]
+File = Annotated[
+    str, typer.Argument(metavar="FILE", hidden=True, help="ratings, texts or a table, as for rmopt data.")
+]
+Minutes = Annotated[float, typer.Option(metavar="X", min=0.01, help="Minutes for tuning and measuring.")]
+DataHome = Annotated[Path | None, folder("Folder of the data sets; by default RMOPT_DATA_HOME.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
 
 
@@ -41,7 +43,7 @@ app = typer.Typer(cls=Commands, add_completion=False, pretty_exceptions_enable=F
 def _rmopt(context: typer.Context, version_wanted: Version = False) -> None:
     """Learn from your files, recommend and search in a browser, and compare methods of Riemannian optimisation.
 
-    'rmopt COMMAND --help' says more of a command, 'rmopt run NAME --help' of an experiment.
+    'rmopt COMMAND --help' describes a command, 'rmopt run NAME --help' an experiment.
     """
     if version_wanted:
         typer.echo(f"rmopt {version('rmopt')}")
@@ -66,10 +68,10 @@ _add_registered("fit", "Learn a model from your files: ratings, texts, labels.")
 
 
 def _best(run: Any, file: File, minutes: Minutes = 5.0, data_home: DataHome = None) -> Any:
-    """Find the best tool for a file of yours, of this library or not.
+    """Find the best tool for your file, of this library or not.
 
-    Models of this library and simple rivals are tuned alike and measured on held-out parts, with standard errors. The
-    winner learns from all, and is written.
+    Models of this library and simple rivals are tuned in the same way and measured on held-out parts, with standard
+    errors. The winner learns from all data and is saved.
     """
     return load("best", "rmopt.best")(run, file, minutes, data_home)
 
@@ -79,21 +81,22 @@ app.command("best")(command_of("best", _best))
 
 @app.command()
 def serve(where: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
-    """Recommend, or search texts, in a browser.
+    """Show recommendations, or search texts, in a browser.
 
-    PATH: the folder that rmopt fit or SimilarityIndex.save wrote; one that you trust.
+    PATH: a folder from rmopt fit or SimilarityIndex.save. Only open folders that you trust.
 
-    There is a page for people, and /search?q=TEXT&k=10 for programs, until Ctrl-C.
+    Programs can use the address /search?q=TEXT&k=10. Ctrl-C ends the command.
     """
     load("serve", "rmopt.serve")(where, host, port, typer.echo)
 
 
 @app.command()
 def data(file: File = "", data_home: DataHome = None, json: Json = False) -> None:
-    """Say what a file of your own holds, or list data sets.
+    """Inspect a data file, or list the data sets.
 
-    FILE: a file, a folder of texts or the name of a data set, which is shown with what is odd in it and with the
-    commands that take it; what its columns mean may follow: ratings.csv::user=uid,item=movie,rating=stars.
+    FILE: a file, a folder of texts or the name of a data set. The output has its content, its oddities and the
+    commands that take it. If names of columns are not clear, add their meaning:
+    ratings.csv::user=uid,item=movie,rating=stars.
     """
     found = load("describe", "rmopt.data")(file, data_home)
     if json:
@@ -109,7 +112,7 @@ def data(file: File = "", data_home: DataHome = None, json: Json = False) -> Non
 def check(names: Names = None, seed: Seed = 0, json: Json = False) -> None:
     """Test every part for the properties that it must have.
 
-    NAME: manifolds, retractions, solvers whose name holds it; by default everything.
+    NAME: a part of the names of manifolds, retractions or solvers; by default everything.
     """
     from rmopt.checks import run_catalogue
 

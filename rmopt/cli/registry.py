@@ -33,9 +33,9 @@ def folder(text: str) -> Any:
     return typer.Option(metavar="FOLDER", parser=path, help=text)
 
 
-Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of every random choice.")]
-Out = Annotated[Path | None, folder("Write into this folder, and not into a new one in rmopt-runs.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print only what a script needs.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, max=2**32 - 1, help="Seed of all random choices.")]
+Out = Annotated[Path | None, folder("Output folder; by default a new one in rmopt-runs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print only the name of the output folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 
@@ -91,7 +91,8 @@ def describe(group: str) -> list[dict[str, str]]:
 
 def table_of(formatter: Any, title: str, group: str, none: str = "") -> None:
     """Add a section to a help text: the entry points of a group, with their descriptions."""
-    rows = [(each["name"], each["description"]) for each in describe(group)]
+    # The verb of a loader repeats the title.
+    rows = [(each["name"], re.sub("^Load (the )?", "", each["description"])) for each in describe(group)]
     with formatter.section(title):
         formatter.write_dl(rows or [("none", none)])
 
@@ -128,7 +129,7 @@ def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Cal
         for info in infos:
             if isinstance(info, ParameterInfo):
                 info.metavar = info.metavar or _placeholder(kind)
-                info.parser = path if info.metavar == "PATH" else info.parser
+                info.parser = path if info.metavar in ("PATH", "FOLDER") else info.parser
             if isinstance(info, ArgumentInfo):
                 # typer would name its Python type beside it.
                 text, info.hidden = f"{text}\n\n{info.metavar}: {info.help}", True

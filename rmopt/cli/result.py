@@ -36,7 +36,7 @@ def print_description(found: Mapping[str, Any]) -> None:
     if "source" in found:
         console.print(f"{found['source']}: {found['holds'] or 'cannot be used yet'}\n", soft_wrap=True)
     if table := found.get("datasets", found.get("columns")):
-        print_rows(console, table, {})
+        print_rows(console, table, {"there": "location", "holds": "content", "different": "distinct"})
     summary = found.get("summary", {})
     width = max(map(len, summary), default=0)
     lines = [""] * bool(table)

@@ -1,4 +1,4 @@
-"""Engines run the steps: a reference in plain Python, and compiled twins of it."""
+"""Engines, which do the steps: a reference in plain Python, and compiled versions of it."""
 
 from rmopt.engines.base import Engine
 from rmopt.engines.bilinear import BilinearEngine

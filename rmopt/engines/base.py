@@ -1,4 +1,4 @@
-"""The one verb of every engine: advance a state along a schedule."""
+"""The interface of all engines: advance a state along a schedule."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -18,15 +18,15 @@ Supports = Mapping[str, tuple[type, ...]]
 class Engine(ABC):
     """Runs the steps of a solver.
 
-    An engine splits exactly: advancing 200 steps gives the same bits as advancing 80 and then 120. A state is a
-    dataclass of arrays, numbers and points; `pack` and `unpack` take it apart and put it together.
+    An engine splits exactly: advancing 200 steps is bit-identical to advancing 80 and then 120. A state is a
+    dataclass of arrays, numbers and points, which `pack` and `unpack` take apart and rebuild.
 
     Attributes
     ----------
     supports : mapping
-        Of a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods its
-        loop stands for. A subclass of them may override what the loop does, and is left to the reference engine.
-        Without a "rule" it does plain steps.
+        For a compiled engine: by role ("cost", "manifold", "loss", "retraction", "rule") the classes whose methods
+        its loop replaces. Subclasses, which may override these methods, are left to the reference engine. Without a
+        "rule" it does plain steps.
     """
 
     supports: ClassVar[Supports] = {}
@@ -38,22 +38,22 @@ class Engine(ABC):
 
     @classmethod
     def refuses(cls, reference: Any) -> str | None:
-        """Return why a compiled engine does not stand for a reference engine of its classes, or None."""
+        """Return why a compiled engine cannot replace a reference engine of its classes, or None."""
         return None
 
     @abstractmethod
     def load(self, point: Any) -> Any:
-        """Return a state that stands at a point. The state has `steps` and `updates` counters."""
+        """Return a state at a point. The state has `steps` and `updates` counters."""
 
     @abstractmethod
     def advance(self, state: Any, schedule: Array, etas: Array) -> Any:
-        """Do one step per row of the schedule; return the new state. The old one is used up.
+        """Do one step per row of the schedule, and return the new state. The old one becomes invalid.
 
         Parameters
         ----------
         state : object
         schedule : int array, shape (steps, width)
-            The terms that each step looks at.
+            The terms of each step.
         etas : float array, shape (steps,)
             Step sizes.
 
@@ -64,47 +64,47 @@ class Engine(ABC):
         """
 
     def dump(self, state: Any) -> Any:
-        """Return the point at which a state stands; the state is not changed."""
+        """Return the point of a state, without changing it."""
         return state.point
 
     def moved(self, state: Any, point: Any) -> Any:
-        """Return a state that goes on from another point, with its counters and what it remembers.
+        """Return a state that continues from another point, with its counters and memory.
 
         Raises
         ------
         MissingCapabilityError
-            Where what is remembered belongs to the old point alone.
+            If the memory belongs to the old point alone.
         """
         raise MissingCapabilityError(
-            f"{type(self).__name__} cannot go on from another point (it has no `moved`); write that method where "
-            "the engine is yours, or use a solver whose steps remember nothing, such as SGD."
+            f"{type(self).__name__} cannot continue from another point (it has no `moved`); write that method if the "
+            "engine is yours, or use a solver without memory, such as SGD."
         )
 
     def shared(self, state: Any) -> tuple[Array, ...]:
-        """Return the matrices that workers bring to their mean, in C order, of doubles and one width; none: points.
+        """Return the matrices that workers average, of doubles in C order and one width, or none to average points.
 
-        With some `advance` also takes a `rmopt.kernels.meeting.Meeting`, and goes to it where this says, or None.
+        With matrices `advance` also takes a `rmopt.kernels.meeting.Meeting` or None, and attends it when due.
         """
         return ()
 
     def met(self, state: Any, meeting: Meeting) -> bool:
-        """Go to a meeting now; return whether all was well."""
+        """Attend a meeting now, and return whether it succeeded."""
         return bool(meet(meeting))
 
     def handed_over(self, state: Any) -> Any:
-        """Return a state without anything that belongs to this engine's data; the old one is used up."""
+        """Return a state without anything from this engine's data; the old one becomes invalid."""
         return state
 
     def taken_over(self, state: Any) -> Any:
-        """Return a state that goes on from one which an engine with other data handed over; None: from its point."""
+        """Return a state that continues one of an engine with other data, or None to begin at its point."""
         return None
 
-    # A state's arrays to the last bit, and back: pack(state), and unpack(arrays, template) with any state of the run.
+    # A state's exact arrays, and back: pack(state), and unpack(arrays, template) with any state of the run.
     pack, unpack = staticmethod(packed), staticmethod(unpacked)
 
 
 def diverged(step: int, eta: float) -> DivergedError:
-    """Return the error of a run that left the finite numbers."""
+    """Return the error of a run that is no longer finite."""
     return DivergedError(
         f"the run diverged at step {step} (step size {eta:.3g}): the score or the gradient is no longer "
         "finite. Likely causes: a step size that is too large (try a tenth), rows that are not scaled "
@@ -114,14 +114,14 @@ def diverged(step: int, eta: float) -> DivergedError:
 
 
 def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
-    """Return why what was written for some classes is not for a part, or None when the part is of one of them."""
+    """Return why code for some classes does not apply to a part, or None if the part is of one of them."""
     made, kinds = type(part), tuple(kinds)
     name = made.__name__
     if made in kinds:
         for key in getattr(part, "__dict__", {}):
-            # A manifold's default retraction is a value that is exchanged; of other parts every word counts.
+            # A manifold's default retraction may be exchanged, but other parts must match exactly.
             if inspect.isfunction(getattr(made, key, None)) or (role == "retraction" and hasattr(made, key)):
-                return f"this {name} has a `{key}` of its own; compiled steps are for that of its class"
+                return f"this {name} has its own `{key}`; compiled steps are for that of its class"
         return None
     for kind in made.__mro__:
         if kind in kinds:
@@ -129,7 +129,7 @@ def unlike(role: str, part: Any, kinds: Iterable[type]) -> str | None:
     shown = name if role == "cost" else repr(part)
     known = [kind.__name__ for kind in kinds]
     having = f"{', '.join(known[:-1])} and {known[-1]} have" if known[1:] else f"{known[0]} has"
-    return f"the {role} {shown} has no compiled twin ({having})"
+    return f"the {role} {shown} has no compiled version ({having})"
 
 
 def checked(
@@ -139,10 +139,10 @@ def checked(
     batch_size: int | None = None,
     what: str = "terms",
 ) -> Array:
-    """Return a schedule as int64 numbers, or refuse one that names what is not there.
+    """Return a schedule as int64 numbers, and refuse numbers out of range.
 
     There is one of the `etas` for each step; `ranges` are those of `FiniteSum.term_ranges`, `batch_size` the terms
-    per step (any number unless given), and `what` is what the numbers are called.
+    per step (any number by default), and `what` is the name of the numbers.
     """
     schedule, steps, width = np.asarray(schedule), len(etas), len(ranges)
     if not len(schedule) and not steps:

@@ -1,4 +1,4 @@
-"""The compiled engines of LORETA: bilinear costs, a term of rank one a step or several, with or without memory."""
+"""The compiled engines of LORETA for bilinear costs, with one or more terms per step, with or without memory."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -76,8 +76,8 @@ class SymmetricBilinearEngine(BilinearEngine):
 class BatchEngine(BilinearEngine):
     """The steps of LORETA-r: those of `ReferenceEngine` on batches of up to k terms, for `SecondOrder`.
 
-    Costs O(nnz·(k + r) + k²r) a step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012,
-    Algorithm 3, needs O((n + m)(k + r)²)).
+    Costs O(nnz·(k + r) + k²r) per step for r ≤ k terms with nnz non-zeros in all (Shalit et al. 2012, Algorithm 3,
+    needs O((n + m)(k + r)²)).
     """
 
     supports = BILINEAR | {"retraction": (SecondOrder,)}
@@ -86,7 +86,7 @@ class BatchEngine(BilinearEngine):
     def refuses(cls, reference: Any) -> str | None:
         count, k = reference.batch_size, reference.manifold.rank
         fits = 1 < count <= k
-        return None if fits else f"a step looks at {count} terms, and the compiled kernel at 2 to k = {k}"
+        return None if fits else f"a step has {count} terms, and the compiled kernel takes 2 to k = {k}"
 
     def loop(self, state: GaugedState, terms: StepRows, *about: Any) -> tuple[int, int]:
         return with_slope(self.cost.loss, batch_sgd.run)(
@@ -95,7 +95,7 @@ class BatchEngine(BilinearEngine):
 
 
 def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
-    """Return the rows of two sparse arrays (CSR) in the form of the kernels, which write where the indices say."""
+    """Return the rows of two sparse arrays (CSR) in the form of the kernels, which write at the given indices."""
     for name, rows in (("left", left), ("right", right)):
         is_csr = sp.issparse(rows) and rows.format == "csr"
         if not is_csr or rows.dtype != float or rows.indices.dtype != np.int32:
@@ -108,7 +108,7 @@ def rows_of(left: Any, right: Any) -> tuple[Rows, Rows]:
 
 @dataclass
 class SpannedState:
-    """Both sides, or the one of a symmetric matrix, what stands between them, squared lengths, and counts."""
+    """Both sides, or the single one of a symmetric matrix, the cores between them, squared lengths, and counts."""
 
     sides: tuple[directed_sgd.Side, ...]
     cores: tuple[Array, Array]
@@ -130,7 +130,7 @@ class SpannedState:
 class DirectedEngine(ReferenceEngine):
     """Momentum, Adam, AdaGrad and batches of up to k terms on sums of bilinear terms, compiled.
 
-    All stays in the span of some columns and of the rows that were looked at since, and steps are done in coordinates
+    The state stays in the span of some columns and of the rows used since, and steps are done in coordinates
     (`rmopt.kernels.directed_sgd`).
     """
 
@@ -147,7 +147,7 @@ class DirectedEngine(ReferenceEngine):
     def refuses(cls, reference: ReferenceEngine) -> str | None:
         count, k = reference.batch_size, reference.manifold.rank  # type: ignore[attr-defined]
         if count > k:
-            return f"a step looks at {count} terms, and the compiled kernel at up to k = {k}"
+            return f"a step has {count} terms, and the compiled kernel takes up to k = {k}"
         return unlike("transport", reference.manifold.default_transport, (ByManifold, ByProjection))
 
     def __post_init__(self) -> None:
@@ -176,7 +176,7 @@ class DirectedEngine(ReferenceEngine):
             try:
                 return bool(directed_sgd.run(*arguments))
             except (ValueError, np.linalg.LinAlgError):
-                # A core is singular, or numbers are not finite any more.
+                # A core is singular, or numbers are no longer finite.
                 return False
 
         if not with_slope(self.cost.loss, loop)(
@@ -186,7 +186,7 @@ class DirectedEngine(ReferenceEngine):
         return state
 
     def _in_full(self, state: SpannedState) -> ReferenceState:
-        """Return the state as the reference has it."""
+        """Return the state in the form of the reference."""
         point, vector = (LowRankPoint, LowRankTangent) if len(state.sides) == 2 else (PSDPoint, PSDTangent)
         left, *right = (side.Z @ (side.K @ side.U) for side in state.sides)
         tails = (side.Z @ (side.K @ side.Up) for side in state.sides)
@@ -195,7 +195,7 @@ class DirectedEngine(ReferenceEngine):
         return ReferenceState(point(left, state.cores[0].copy(), *right), state.steps, state.updates, memory)
 
     def _spanned(self, state: ReferenceState) -> SpannedState:
-        """Return a state of the reference by new columns, and coordinates in them."""
+        """Return a state of the reference in new columns, and coordinates in them."""
         remembered, squares = state.memory or ((), 0.0)
         vector = remembered if self._weights.keep else self.manifold.zero_vector(state.point)
         # Points of single precision are moved in double precision, as by all compiled steps.
@@ -209,7 +209,7 @@ class DirectedEngine(ReferenceEngine):
 
 
 def spanning(U: Array, Up: Array, rows: int) -> directed_sgd.Side:
-    """Return a side by columns that hold all of it and have room for more rows."""
+    """Return a side in columns that span it and have space for more rows."""
     columns = np.linalg.qr(np.hstack([U, Up]))[0]
     (n, h), k = columns.shape, U.shape[1]
     c = h + max(h, 2 * rows)

@@ -1,4 +1,4 @@
-"""The choice between the engines: compiled twins say what they run, and the first that fits is taken."""
+"""The choice of an engine: the first compiled version that supports all parts."""
 
 from dataclasses import fields
 from typing import Any, cast
@@ -18,7 +18,7 @@ from rmopt.retractions import Additive
 
 ENGINES = ("auto", "compiled", "reference")
 
-# The compiled twins of each reference, tried in this order.
+# The compiled versions of each reference, tried in this order.
 TWINS: dict[type[Engine], list[type[Engine]]] = {
     ReferenceEngine: [BatchEngine, BilinearEngine, SymmetricBilinearEngine, DirectedEngine],
     CoordinateReference: [LogDetEngine],
@@ -26,7 +26,7 @@ TWINS: dict[type[Engine], list[type[Engine]]] = {
 
 
 def register(engine: type[Engine]) -> type[Engine]:
-    """Add a compiled engine for stochastic steps to those that are tried; usable as a decorator.
+    """Register a compiled engine for stochastic steps; usable as a decorator.
 
     Parameters
     ----------
@@ -49,20 +49,20 @@ def choose_engine(
     Parameters
     ----------
     problem : Problem
-        A cost that is no `FiniteSum` is its one term.
+        A cost that is not a `FiniteSum` is its own single term.
     retraction : Retraction, optional
-        The manifold's default retraction unless given.
+        Defaults to the manifold's.
     engine : {"auto", "compiled", "reference"}
-        "auto" takes the compiled engine where there is one.
+        "auto" takes the compiled engine if there is one.
     batch_size : int
         Terms per step.
     rule : StepRule, optional
-        Along what steps go: along the gradient of their terms unless given.
+        The direction of steps. Defaults to the gradient of their terms.
 
     Raises
     ------
     MissingCapabilityError
-        When "compiled" is asked for and a part has no compiled twin; the message names the part.
+        For "compiled" if a part has no compiled version. The message names the part.
     """
     manifold = problem.manifold
     about = as_sum(problem.cost), manifold.fitting(retraction), batch_size, rule or Plain()
@@ -79,17 +79,16 @@ def choose_coordinate_engine(
     problem : Problem
         Its manifold must have blocks (`block_of`).
     retraction : Retraction, optional
-        Unless given, the straight line where the manifold knows how far it goes (`max_step`), and the
-        manifold's default retraction elsewhere.
+        Defaults to the straight line if the manifold has a `max_step`, and else to the manifold's default retraction.
     engine : {"auto", "compiled", "reference"}
-        "auto" takes the compiled engine where there is one.
+        "auto" takes the compiled engine if there is one.
     search : int
         `FIXED`, `FRACTION` or `EXACT` of `rmopt.kernels.row_column`.
 
     Raises
     ------
     MissingCapabilityError
-        When a part lacks what coordinate descent needs; the message names it.
+        If a part lacks a method for coordinate descent. The message names it.
     """
     manifold = problem.manifold
     if retraction is None:
@@ -104,7 +103,7 @@ def choose_coordinate_engine(
 
 
 def _choice(reference: Any, engine: str) -> Any:
-    """Return a reference engine, or the first of its compiled twins that stands for it."""
+    """Return a reference engine, or the first compiled version that can replace it."""
     if one_of("engine", engine, ENGINES) == "reference":
         return reference
     twin = _compiled(reference)
@@ -117,7 +116,7 @@ def _choice(reference: Any, engine: str) -> Any:
 
 
 def _compiled(reference: Any) -> type[Engine] | str:
-    """Return the first engine that does the steps of a reference engine, or what keeps all of them from it."""
+    """Return the first engine that can replace a reference engine, or the reasons why none can."""
     engines, cost, rule = TWINS[type(reference)], reference.cost, getattr(reference, "rule", Plain())
     parts = {
         "cost": cost, "manifold": reference.manifold, "loss": getattr(cost, "loss", None),

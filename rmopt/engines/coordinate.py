@@ -15,35 +15,35 @@ from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.kernels.row_column import BEYOND, CLIP, EXACT, FIXED, STRAIGHT
 
-# A slope that stands for what is beyond all numbers; a search for the root between can compute with it.
+# A finite slope instead of infinity, with which a search for a root can compute.
 TOO_FAR = 1e200
 
 
 class CoordinateDescentEngine(Engine):
-    """An engine whose steps move one block, and which remembers the gradient of each block.
+    """An engine whose steps move one block, with a memory of the gradient of each block.
 
-    A schedule holds numbers of blocks; `etas` hold what the search of the step length makes of them.
+    A schedule holds numbers of blocks; `etas` hold numbers for the search of the step length.
     """
 
     @abstractmethod
     def gradients_of(self, state: Any) -> tuple[Array, Array]:
-        """Return for each block the length of its gradient when it was last seen, and what that is relative to."""
+        """Return for each block the length of its gradient at its last step, and the scale of that length."""
 
     def residual(self, state: Any) -> float:
-        """Return the optimality residual: ‖gradient‖ relative to its parts, from when each block was last seen."""
+        """Return the optimality residual: ‖gradient‖ relative to its parts, at the last step of each block."""
         lengths, scales = self.gradients_of(state)
         scale = float(np.linalg.norm(scales))
         return float(np.linalg.norm(lengths)) / scale if scale > 0.0 else float("inf")
 
 
 def blocks_of(schedule: Array, etas: Array, n_blocks: int) -> Array:
-    """Return a copy of the blocks of a schedule, or refuse numbers that are none."""
+    """Return a copy of the blocks of a schedule, and refuse other numbers."""
     return checked(schedule, etas, [(0, n_blocks)], 1, "blocks")[:, 0].copy()
 
 
 @dataclass(frozen=True)
 class CoordinateState:
-    """A point, and what was seen of each block's gradient (infinity, relative to 0, before that)."""
+    """A point, and the last gradient of each block (infinity, relative to 0, before that)."""
 
     point: Any
     lengths: Array
@@ -54,10 +54,10 @@ class CoordinateState:
 
 @dataclass(frozen=True)
 class CoordinateReference(CoordinateDescentEngine):
-    """Gradient of one block, a search along it, retraction.
+    """Steps along the gradient of one block, with a search and a retraction.
 
     A block of the gradient is `block_of` the Euclidean one, projected onto the tangent space; its length is that of
-    the manifold's `norm`. A `RowColumn` is a tangent vector as it is, and as long as its column.
+    the manifold's `norm`. A `RowColumn` is already a tangent vector, as long as its column.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class CoordinateReference(CoordinateDescentEngine):
         blocks = blocks_of(schedule, etas, self.manifold.n_blocks).tolist()
         for step, (block, wanted) in enumerate(zip(blocks, etas, strict=True), state.steps):
             gradient = self._gradient(point, block)
-            # Of rows and columns that of the column.
+            # For rows and columns that of the column.
             whole = isinstance(gradient, RowColumn)
             length = float(np.linalg.norm(gradient.column)) if whole else self.manifold.norm(point, gradient)
             if not np.isfinite(length):
@@ -114,7 +114,7 @@ class CoordinateReference(CoordinateDescentEngine):
         return self._tangent(point, self.manifold.block_of(ambient, block))
 
     def _tangent(self, point: Any, part: Any) -> Any:
-        """Return a block of the gradient as a tangent vector; rows and columns are one as they are."""
+        """Return a block of the gradient as a tangent vector, which rows and columns already are."""
         return part if isinstance(part, RowColumn) else self.manifold.projection(point, part)
 
     def _length(self, point: Any, direction: Any, wanted: float) -> float:
@@ -127,7 +127,7 @@ class CoordinateReference(CoordinateDescentEngine):
         return self._minimiser(point, direction, wanted * bound)
 
     def _minimiser(self, point: Any, direction: Any, upper: float) -> float:
-        """Return where the cost along the curve stops falling, at most `upper`."""
+        """Return a minimiser of the cost along the curve, at most `upper`."""
 
         def slope(t: float) -> float:
             there = self.retraction(self.manifold, point, direction, t)

@@ -1,4 +1,4 @@
-"""What every compiled engine on lifted factors shares: a gauge that is made from a point, watched and renewed."""
+"""The base of compiled engines on lifted factors: a gauge made from a point, monitored and renewed."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -24,18 +24,18 @@ from rmopt.linalg import factor_product, symmetric, tall_qr
 
 # Columns are padded with zeros to a multiple of this, so that vector loops have no short remainder.
 PADDING = 4
-# The inverses are renewed when a probe finds them off by this much, or when a bound on the condition
-# number of a Gram matrix has grown by this factor since the last renewal.
+# The inverses are recomputed if a probe finds them off by this much, or if a bound on the condition number of a Gram
+# matrix has grown by this factor since the last time.
 DRIFT_LIMIT = 1e-11
 CONDITION_GROWTH = 1e4
 # The least length to which a gauge that is near another turns a column, relative to the greatest.
 NEAREST = 0.1
-# So many slow steps in one piece of work are no reason for a hint.
+# Up to this many slow steps in one piece of work give no hint.
 FEW = 20
 
 
 class Gauge(ABC):
-    """How points and lifted factors belong together."""
+    """The conversion between points and lifted factors."""
 
     kind: ClassVar[type]
 
@@ -43,22 +43,22 @@ class Gauge(ABC):
     def factors_of(self, point: Any, into: Any = None) -> Any:
         """Return factors with orthonormal columns and a diagonal core, padded with zero columns.
 
-        The tall ones are written over those of `into`, where it is given.
+        The tall ones overwrite those of `into`, if given.
         """
 
     @abstractmethod
     def point_of(self, factors: Any, k: int) -> Any:
-        """Return the point of rank k at which factors stand."""
+        """Return the point of rank k of factors."""
 
     @staticmethod
     def sides(factors: Any) -> list[tuple[Array, Array]]:
-        """Return each tall factor with the inverse of its Gram matrix; C and C_inverse stand between the two."""
+        """Return each tall factor with the inverse of its Gram matrix, with C and C_inverse between the two."""
         count = len(factors) // 2 - 1
         return list(zip(factors[:count], factors[-count:], strict=True))
 
     def fresh_counters(self, factors: Any) -> Counters:
         """Return counters for newly made factors."""
-        # On lines of their own: in the cache of a core they would wait for the steps of other workers.
+        # On separate cache lines, so that they do not wait for the steps of other workers.
         counters = Counters(on_lines((2,), np.int64), on_lines((len(factors) // 2 - 1,)))
         counters.size[:] = [np.vdot(tall, tall) for tall, _ in self.sides(factors)]
         return counters
@@ -69,11 +69,11 @@ class Gauge(ABC):
         return max(float(size * np.trace(H)) for size, H in zip(counters.size, inverses, strict=True))
 
     def turn(self, factors: Any, talls: Sequence[Array], k: int) -> None:
-        """Write factors with orthonormal columns in the gauge in which their tall ones are nearest to others."""
+        """Write factors with orthonormal columns in the gauge with tall factors nearest to others."""
         backs = []
         for (own, H), other in zip(self.sides(factors), talls, strict=True):
             P, lengths, Qt = np.linalg.svd(own[:, :k].T @ other[:, :k])
-            # What is nearly orthogonal to all of the others has no gauge that is nearest.
+            # Columns nearly orthogonal to all others have no nearest gauge.
             lengths = np.maximum(lengths, NEAREST * lengths[0])
             own[:, :k] = own[:, :k] @ ((P * lengths) @ Qt)
             backs.append((P / lengths) @ Qt)
@@ -83,7 +83,7 @@ class Gauge(ABC):
         C_inverse[:] = np.linalg.inv(C)
 
     def drift(self, factors: Any, k: int) -> float:
-        """Return how far the kept inverses are from the true ones, along one fixed random direction."""
+        """Return the error of the stored inverses along one fixed random direction."""
         e = np.random.default_rng(0).standard_normal(k)
         worst = np.abs(factors.C_inverse[:k, :k] @ (factors.C[:k, :k] @ e) - e).max()
         for padded, H in self.sides(factors):
@@ -127,7 +127,7 @@ GAUGES: dict[type, Gauge] = {Factors: GENERAL, SymmetricFactors: SYMMETRIC}
 
 
 def squares(sigma: Array) -> tuple[Array, Array, Array]:
-    """Return C, C⁻¹ and (AᵀA)⁻¹ for singular values and orthonormal columns; refuse those of a lost rank."""
+    """Return C, C⁻¹ and (AᵀA)⁻¹ for singular values and orthonormal columns, and refuse a lost rank."""
     if not sigma.min() > 1e-15 * sigma.max():
         raise InvalidInputError(
             f"the matrix lost rank {len(sigma)}: its singular values run from {sigma.max():.1e} to "
@@ -138,7 +138,7 @@ def squares(sigma: Array) -> tuple[Array, Array, Array]:
 
 
 def _turned(tall: Array, square: Array, out: Array | None) -> Array:
-    """Return the product with zero columns up to a multiple of `PADDING`, in memory of its own or of `out`."""
+    """Return the product with zero columns up to a multiple of `PADDING`, in new memory or that of `out`."""
     out = on_lines((len(tall), _width(square.shape[1]))) if out is None else out
     np.matmul(tall, square, out=out[:, : square.shape[1]])
     return out
@@ -149,7 +149,7 @@ def _width(k: int) -> int:
 
 
 def padded(matrix: Array, square: bool = False) -> Array:
-    """Return a tall factor with zero columns up to a multiple of `PADDING`; a square one with zero rows too."""
+    """Return a tall factor padded by zero columns to a multiple of `PADDING`, or a square one also by rows."""
     n, k = matrix.shape
     width = _width(k)
     return with_zeros(matrix, (width if square else n, width))
@@ -164,7 +164,7 @@ class GaugedState:
     factors : object
         What the gauge keeps.
     counters : int array
-        What the compiled loop counts.
+        The counters of the compiled loop.
     steps : int
         Steps done.
     """
@@ -180,7 +180,7 @@ class GaugedState:
 
 
 def counting(state: Any, steps: int, updates: int) -> Any:
-    """Return a state, of this kind or of the reference engine, that counts so many steps and updates."""
+    """Return a state, of this kind or of the reference engine, with these numbers of steps and updates."""
     if not isinstance(state, GaugedState):
         return replace(state, steps=steps, updates=updates)
     state.counters.counts[0] = updates
@@ -189,22 +189,22 @@ def counting(state: Any, steps: int, updates: int) -> Any:
 
 @dataclass(frozen=True)
 class GaugedEngine(Engine):
-    """Steps of `ReferenceEngine`, compiled, on factors whose inverses are kept beside them.
+    """Steps of `ReferenceEngine`, compiled, on factors with stored inverses.
 
-    A subclass says what its loop looks at and calls the loop. The loop stops where the gauge needs care:
-    a probe is due, the factors became ill-conditioned, or a step is ill-conditioned in this gauge. Then
-    this class renews the factors, or does the step by the generic retraction, and the loop goes on.
+    A subclass prepares the input of its loop and calls it. The loop stops if the gauge needs attention: a probe is
+    due, the factors became ill-conditioned, or a step is ill-conditioned in this gauge. Then this class recomputes
+    the factors, or does the step by the generic retraction, and the loop continues.
 
     Attributes
     ----------
     manifold : FixedRankManifold
     cost : FiniteSum
     retraction : Retraction
-        One with a compiled twin.
+        One with a compiled version.
     batch_size : int
         Terms per step.
     gauge : Gauge
-        How points and factors belong together.
+        The conversion between points and factors.
     """
 
     gauge: ClassVar[Gauge] = GENERAL
@@ -217,7 +217,7 @@ class GaugedEngine(Engine):
     @classmethod
     def refuses(cls, reference: Any) -> str | None:
         count = reference.batch_size
-        return None if count == 1 else f"a step looks at {count} terms, and the compiled kernel at one"
+        return None if count == 1 else f"a step has {count} terms, and the compiled kernel takes one"
 
     @abstractmethod
     def terms(self, schedule: Array, etas: Array) -> Any:
@@ -233,14 +233,14 @@ class GaugedEngine(Engine):
         growth_limit: float,
         meeting: Meeting | None,
     ) -> tuple[int, int]:
-        """Do steps from `position` on; return the number of the next step and why the loop ended.
+        """Do steps from `position` on, and return the number of the next step and why the loop ended.
 
         Parameters
         ----------
         state : GaugedState
             Its factors and counters are changed in place.
         terms : object
-            What `terms` returned.
+            The result of `terms`.
         position : int
             Number of the first step within the terms.
         probe_every : int
@@ -248,7 +248,7 @@ class GaugedEngine(Engine):
         growth_limit : float
             The largest trace(AᵀA) · trace((AᵀA)⁻¹) before it ends with `PROBE_DUE`.
         meeting : Meeting or None
-            Where this worker meets others: before the steps that it names, by `rmopt.kernels.meeting.go_on`.
+            The meetings of this worker with others, before certain steps, by `rmopt.kernels.meeting.go_on`.
 
         Returns
         -------
@@ -265,9 +265,9 @@ class GaugedEngine(Engine):
     ) -> GaugedState:
         schedule = checked(schedule, etas, self.cost.term_ranges, self.batch_size)
         terms = self.terms(schedule, np.ascontiguousarray(etas, dtype=float))
-        # Those who meet know where the factors of others lie.
+        # Workers that meet know the addresses of others' factors.
         if not (kept := meeting is not None):
-            # Of a run that was resumed, copied or unpickled they may begin anywhere.
+            # After resuming, copying or unpickling they may begin anywhere.
             state.factors = type(state.factors)(*map(at_line, state.factors))
         k = self.manifold.rank
         probe_every = max(1000, *self.manifold.shape)
@@ -298,7 +298,7 @@ class GaugedEngine(Engine):
         return state if fits else None
 
     def _look_after(self, state: GaugedState, kept: bool) -> GaugedState:
-        """Probe the kept inverses; renew the gauge when they drifted or the factors became ill-conditioned."""
+        """Probe the stored inverses, and renew the gauge if they drifted or the factors became ill-conditioned."""
         k, factors = self.manifold.rank, state.factors
         state.counters.counts[1] = 0
         condition = self.gauge.condition(factors, state.counters)
@@ -326,9 +326,9 @@ class GaugedEngine(Engine):
         return state
 
     def moved(self, state: GaugedState, point: Any, kept: bool = False) -> GaugedState:
-        """Return a state that goes on from another point; with `kept` as near to its gauge as is sound."""
+        """Return a state that continues from another point, with `kept` as near to its gauge as is safe."""
         before = [tall.copy() for tall, _ in self.gauge.sides(state.factors)] if kept else []
-        # In the memory of those before: tall factors twice, and a QR of them, are most of what a process holds.
+        # In the memory of the old ones, since two sets of tall factors and their QR would dominate the memory.
         factors = self.gauge.factors_of(point, state.factors)
         if kept:
             self.gauge.turn(factors, before, self.manifold.rank)
@@ -347,11 +347,11 @@ class GaugedEngine(Engine):
 
 
 def hint(slow: int, steps: int) -> None:
-    """Warn where a compiled loop left most of its steps to what is slower by far."""
+    """Warn if a compiled loop left most of its steps to a far slower path."""
     if slow > FEW and 2 * slow > steps:
         warnings.warn(
-            f"{slow} of {steps} steps were too ill-conditioned for the compiled loop and were done in a way that is "
-            "some hundred times slower: the step size is likely too large for this start (try a tenth).",
+            f"{slow} of {steps} steps were too ill-conditioned for the compiled loop and were done some hundred "
+            "times slower: the step size is likely too large for this start (try a tenth).",
             RuntimeWarning,
             stacklevel=2,
         )

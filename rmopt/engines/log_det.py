@@ -20,7 +20,7 @@ from rmopt.kernels.steps import FINISHED, NOT_FINITE, STEP_REFUSED, Rows
 from rmopt.manifolds import PositiveDefinite
 from rmopt.retractions import Additive, SchurExponential
 
-# The inverses, and the scores of a few triplets, are tried after this many steps.
+# The inverses, and the scores of a few triplets, are tested after this many steps.
 PROBE_EVERY = 100
 PROBED_TRIPLETS = 8
 
@@ -43,8 +43,8 @@ class MetricState:
 class LogDetEngine(CoordinateDescentEngine):
     """Steps of `CoordinateReference` on `LogDetTriplet`, compiled: O(nnz(X) + d²) and the triplets of feature k.
 
-    Scores and inverses are kept up to date. Every step tests one entry of W W⁻¹, and now and then a random vector
-    and some triplets are tried; where they are off, the inverse is made anew by a Cholesky factorisation.
+    Scores and inverses are updated. Every step tests one entry of W W⁻¹, and occasionally a random vector and some
+    triplets are tested. If they are off, the inverse is recomputed by a Cholesky factorisation.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class LogDetEngine(CoordinateDescentEngine):
         return state.metric.residuals, state.metric.sizes
 
     def _inverses_drifted(self, state: MetricState) -> bool:
-        """Return whether the kept inverses are off at a vector of random signs."""
+        """Return whether the stored inverses are off at a vector of random signs."""
         metric = state.metric
         signs = np.random.default_rng(state.steps).integers(2, size=len(metric.W)) * 2.0 - 1.0
         moved = np.empty_like(signs)
@@ -142,7 +142,7 @@ class LogDetEngine(CoordinateDescentEngine):
         return False
 
     def _look_after_scores(self, state: MetricState) -> None:
-        """Compare the scores of a few triplets with new ones; make all anew when they drifted."""
+        """Compare the scores of a few triplets with new ones, and recompute all if they drifted."""
         metric = state.metric
         some = np.random.default_rng(state.steps).integers(len(metric.scores), size=PROBED_TRIPLETS)
         true = self.cost.scores(metric.W, some)
@@ -154,13 +154,13 @@ class LogDetEngine(CoordinateDescentEngine):
         return both + ([(metric.barrier, self.cost.kappa)] if self.cost.kappa > 0.0 else [])
 
     def _invert(self, metric: Metric, steps: int = 0) -> None:
-        """Make the inverses anew, in their own memory."""
+        """Recompute the inverses, in their own memory."""
         for inverse, shift in self._inverses(metric):
             base = inverse.base
             base[:] = metric.W
             if shift > 0.0:
                 base[np.diag_indices_from(base)] += shift
-            # LAPACK sees the transpose, and fills the half that steps read.
+            # LAPACK gets the transpose, and fills the half that steps read.
             _, failed = lapack.dpotrf(base.T, lower=0, overwrite_a=1, clean=0)
             if failed:
                 raise DivergedError(
@@ -173,7 +173,7 @@ class LogDetEngine(CoordinateDescentEngine):
 
 
 def samples_of(rows: Any, triplets: Array, dense: bool) -> Samples:
-    """Return rows (CSR) and triplets in the form of the kernels; as an array when `dense`."""
+    """Return rows (CSR) and triplets in the form of the kernels, as an array if `dense`."""
     no_indices = np.empty(0, dtype=np.int32)
     count = rows.shape[0]
     q, p, n = (np.ascontiguousarray(column, dtype=np.int32) for column in triplets.T)

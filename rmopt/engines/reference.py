@@ -17,19 +17,19 @@ from rmopt.engines.base import Engine, checked, diverged
 
 
 class Look:
-    """What steps may ask at a point: gradients of some terms, or of all, and vectors carried from elsewhere."""
+    """The operations of steps at a point: gradients of some terms, or of all, and transport of vectors to it."""
 
     def __init__(self, manifold: Manifold, cost: FiniteSum) -> None:
         self.manifold, self.cost = manifold, cost
         self.carry = partial(manifold.default_transport, manifold)
-        # Of what was held against the points, and what was seen to leave them as they are.
+        # The shape that was checked, and the methods known not to change points.
         self._shape: Any = None
         self._trusted: set[str] = set()
 
     def gradient(self, point: Any, terms: Array) -> Any:
         """Return the Riemannian gradient of the sum over some terms."""
         terms = terms.view()
-        # Nobody is to write through it into the schedule.
+        # Read-only, to protect the schedule.
         terms.flags.writeable = False
         return self._riemannian(point, partial(self.cost.term_gradient, point, terms), "term_gradient")
 
@@ -46,18 +46,18 @@ class Look:
 
 
 class StepRule(ABC):
-    """What direction a step takes. What it remembers is a named tuple of points, tangent vectors and numbers."""
+    """The rule for the direction of a step. Its memory is a named tuple of points, tangent vectors and numbers."""
 
     def begin(self, look: Look, point: Any) -> Any:
-        """Return what is remembered before the first step."""
+        """Return the memory before the first step."""
         return ()
 
     @abstractmethod
     def direction(self, look: Look, point: Any, terms: Array, memory: Any, step: int) -> tuple[Any, Any]:
-        """Return a tangent vector, of which the step is a negative multiple, and what is remembered of it here."""
+        """Return a tangent vector, of which the step is a negative multiple, and the new memory here."""
 
     def carried(self, look: Look, start: Any, end: Any, memory: Any) -> Any:
-        """Return what is remembered at the end of a step."""
+        """Return the memory at the end of a step."""
         return memory
 
 
@@ -71,7 +71,7 @@ class Plain(StepRule):
 
 @dataclass(frozen=True)
 class ReferenceState:
-    """A point, two counters, and what the rule remembers."""
+    """A point, two counters, and the memory of the rule."""
 
     point: Any
     steps: int = 0
@@ -81,7 +81,7 @@ class ReferenceState:
 
 @dataclass(frozen=True)
 class ReferenceEngine(Engine):
-    """Direction of some terms by a rule, retraction: any manifold, any cost, any retraction.
+    """Steps by a rule and a retraction, for any manifold, any cost, any retraction.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class ReferenceEngine(Engine):
         return ReferenceState(point, steps, updates, memory)
 
     def taken_over(self, state: Any) -> ReferenceState | None:
-        # What other rules remember belongs to the data before.
+        # The memory of other rules belongs to the earlier data.
         return state if isinstance(state, ReferenceState) and type(self.rule) is Plain else None
 
     def moved(self, state: ReferenceState, point: Any) -> ReferenceState:

@@ -1,4 +1,4 @@
-"""Rules of `SGD`: along what gradients, and what is remembered of earlier ones, a step goes."""
+"""Rules of `SGD` for the direction of a step, from present and earlier gradients."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from rmopt.manifolds import Euclidean, Power, Product
 
 
 class Weights(NamedTuple):
-    """How directions are made: remembered ← keep · remembered + take · gradient, and how long a step is.
+    """The weights of directions, memory ← keep · memory + take · gradient, and of step lengths.
 
     `keep_squares`, `take_squares`: the same for squared lengths, which begin at `least`. A step is divided by their
-    root and `eps` where they are taken at all; `corrected` says that both means began at zero.
+    root plus `eps` if they are used; `corrected` means that both means began at zero.
     """
 
     keep: float = 0.0
@@ -42,15 +42,15 @@ class Memory(NamedTuple):
 
 
 class WeightedRule(StepRule):
-    """The weighted sum of the gradients so far, over the root of that of their squares where these have a weight.
+    """The weighted sum of the gradients so far, over the root of that of their squares if these have a weight.
 
-    Squares are those of the lengths in each factor of a product; in a flat space they are those of each entry.
+    Squares are those of the lengths in each factor of a product, or in a flat space those of each entry.
     """
 
     @property
     @abstractmethod
     def weights(self) -> Weights:
-        """How sums are weighted."""
+        """The weights of the sums."""
 
     def begin(self, look: Look, point: Any) -> Memory:
         zero = look.manifold.zero_vector(point)
@@ -70,7 +70,7 @@ class WeightedRule(StepRule):
             mean = memory.mean * weights.keep + mean * weights.take
         found, direction = Memory(mean if weights.keep else (), squares), mean
         if weights.corrected:
-            # Both means begin at zero; this takes out what they lack for it.
+            # Both means begin at zero; this corrects the bias.
             early, others = (1.0 - keep ** (step + 1) for keep in (weights.keep, weights.keep_squares))
             direction, squares = mean * (1.0 / early), squares * (1.0 / others)
         if weights.take_squares:
@@ -85,7 +85,7 @@ class WeightedRule(StepRule):
 
 @dataclass(frozen=True)
 class Momentum(CheckedValue, WeightedRule):
-    """The gradient, and a share of the direction before (Polyak 1964).
+    """The gradient plus a share of the previous direction (Polyak 1964).
 
     Parameters
     ----------
@@ -117,14 +117,14 @@ class Adam(CheckedValue, WeightedRule):
     """Adaptive step sizes from the means of the gradients and of their squares (Bécigneul and Ganea 2019).
 
     A step is about as long as its step size; 0.001 is usual. Squares are those of the lengths in each factor of a
-    product; in a flat space they are those of each entry, as in Kingma and Ba (2015).
+    product, or in a flat space those of each entry, as in Kingma and Ba (2015).
 
     Parameters
     ----------
     betas : (float, float)
-        How much of the two means is kept at each step.
+        The shares of the two means that remain at each step.
     eps : float
-        Below the length of gradients that count.
+        A number below the length of significant gradients.
 
     See Also
     --------
@@ -161,16 +161,15 @@ class Adam(CheckedValue, WeightedRule):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaGrad(CheckedValue, WeightedRule):
-    """Step sizes that fall with the sum of the squares of the gradients (Duchi, Hazan and Singer 2011).
+    """Step sizes that decrease with the sum of squared gradients (Duchi, Hazan and Singer 2011).
 
-    The first steps are about as long as the step size, in each entry where the space is flat; 0.05 is usual. Squares
-    are as in `Adam`. A cost with a `row_gradient` on `Euclidean` is asked for the rows
-    that its terms touch, and no other row is looked at.
+    The first steps are about as long as the step size, in a flat space for each entry; 0.05 is usual. Squares are as
+    in `Adam`. For a cost with a `row_gradient` on `Euclidean` only the rows of its terms are read and moved.
 
     Parameters
     ----------
     eps : float
-        What the sums of squares begin at.
+        The start of the sums of squares.
 
     References
     ----------
@@ -199,7 +198,7 @@ class AdaGrad(CheckedValue, WeightedRule):
 
 
 def _squares(manifold: Any, point: Any, vector: Any) -> Any:
-    # Subclasses may have another metric, or be quotients, where entries mean nothing.
+    # Subclasses may have another metric, or be quotients, for which entries are meaningless.
     if type(manifold) is Product:
         factors = zip(manifold.factors, point, vector, strict=True)
         return Parts([_squares(*of_factor) for of_factor in factors])
@@ -215,14 +214,14 @@ def _squares(manifold: Any, point: Any, vector: Any) -> Any:
 
 
 def _each(function: Callable[..., Any], *things: Any) -> Any:
-    """Return what a function makes of each factor, where the last thing has some."""
+    """Apply a function to each factor, if the last argument has some."""
     if isinstance(things[-1], Parts):
         return Parts([_each(function, *parts) for parts in zip(*things, strict=True)])
     return function(*things)
 
 
 class Known(NamedTuple):
-    """A point and an estimate of the whole gradient there, divided by the number of steps in a pass."""
+    """A point and an estimate of the full gradient there, divided by the number of steps in a pass."""
 
     point: Any
     gradient: Any
@@ -230,14 +229,14 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True)
 class VarianceReduced(CheckedValue, StepRule):
-    """The gradient of some terms, corrected by what these terms say where the whole gradient is known.
+    """The gradient of some terms, corrected by that of the same terms at a point with known full gradient.
 
     A step is as long as one of the plain rule.
     """
 
     period: Annotated[int | None, optional(integer, 1)] = None
 
-    # Whether the whole gradient is estimated from step to step.
+    # Whether the full gradient is estimated from step to step.
     recursive: ClassVar[bool] = False
 
     def share(self, cost: FiniteSum, batch_size: int) -> float:
@@ -245,7 +244,7 @@ class VarianceReduced(CheckedValue, StepRule):
         return min(1.0, batch_size / cost.n_terms)  # type: ignore[operator]
 
     def steps_between(self, cost: FiniteSum, batch_size: int) -> int:
-        """Return the number of steps between whole gradients."""
+        """Return the number of steps between full gradients."""
         return self.period or max(1, round(1.0 / self.share(cost, batch_size)))
 
     def begin(self, look: Look, point: Any) -> Known:
@@ -269,14 +268,14 @@ class VarianceReduced(CheckedValue, StepRule):
 class SVRG(VarianceReduced):
     """Reduced variance: constant step sizes lead to the minimum (Zhang, Reddi and Sra 2016).
 
-    Every `period` steps the whole gradient is taken; between them the gradient of the step's terms is corrected by
-    what they say at that point. A step costs twice a plain one, and the whole gradients besides. The cost must know
-    its number of terms.
+    Every `period` steps the full gradient is computed. Between them the gradient of the step's terms is corrected by
+    their gradient at that point. A step costs twice a plain one, in addition to the full gradients. The cost must
+    have a known number of terms.
 
     Parameters
     ----------
     period : int, optional
-        Steps between whole gradients; unless given, those of one pass over the terms.
+        Steps between full gradients, by default those of one pass over the terms.
 
     See Also
     --------
@@ -323,14 +322,14 @@ class SRG(VarianceReduced):
 
 @dataclass(frozen=True)
 class RowAdaGrad(Engine):
-    """AdaGrad in a flat space, for a cost with `row_gradient`: a step costs what its rows cost."""
+    """AdaGrad in a flat space, for a cost with `row_gradient`, in time proportional to a step's rows."""
 
     cost: Any
     batch_size: int
     eps: float
 
     def load(self, point: Array) -> ReferenceState:
-        # What is remembered are the sums of the squares.
+        # The memory is the sums of the squares.
         return ReferenceState(point.copy(), memory=np.full(point.shape, self.eps))
 
     # Overflow is reported once, by the gradient.

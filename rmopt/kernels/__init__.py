@@ -1,4 +1,4 @@
-"""The decorator of all loops: numba compiles a loop, and is itself imported, when the loop is first wanted.
+"""The decorator of all loops: numba compiles a loop, and is itself imported, at the loop's first use.
 
 Importing numba takes 0.3 s, which many programs that import rmopt, and its command line, need not spend.
 """
@@ -11,20 +11,20 @@ from typing import Any
 from rmopt.errors import InvalidInputError
 
 _lock = threading.RLock()
-# What is to be called before a loop is compiled.
+# Functions to call before the first compilation.
 _waiting: list[Callable[[], None]] = []
 
 
 def before_compiling(define: Callable[[], None]) -> Callable[[], None]:
-    """Decorate what is to be called before the first loop is compiled."""
+    """Register a function to be called before the first loop is compiled."""
     _waiting.append(define)
     return define
 
 
 class Compiled:
-    """A function that is handed to `numba.njit` when it is first called, or named in a loop that is compiled.
+    """A function passed to `numba.njit` at its first call, or at its first use in a compiled loop.
 
-    After that it is what numba made of it in all but its class, for Python and for numba.
+    After that it behaves like numba's dispatcher, for Python and for numba.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Compiled:
     def __getattr__(self, name: str) -> Any:
         if name != "_dispatcher":
             return getattr(self._dispatcher, name)
-        # Once, and an attribute like others from then on; two of them would be compiled twice.
+        # Created once, since two of them would be compiled twice.
         with _lock:
             if name not in vars(self):
                 made = _jit(self._options)(self._function)
@@ -46,7 +46,7 @@ class Compiled:
 
     @property
     def _numba_type_(self) -> Any:
-        """What numba asks an object for whose class it does not know."""
+        """The type for numba, which does not know the class."""
         from numba import typeof
 
         return typeof(self._dispatcher)
@@ -56,17 +56,17 @@ class Compiled:
 
 
 def _itself(dispatcher: Any) -> Any:
-    """Return the function that a dispatcher was made of, in its own process; in others it is the function."""
+    """Return the function of a dispatcher, in its own process; in others it is the function itself."""
     return getattr(dispatcher, "compiled", dispatcher)
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return the decorator that `numba.njit` is with these options."""
+    """Return a decorator like `numba.njit` with these options."""
     return lambda function: Compiled(function, options)
 
 
 def thread_count() -> int:
-    """Return how many threads compiled loops may use: `numba.set_num_threads`, else all cores."""
+    """Return the number of threads for compiled loops: `numba.set_num_threads`, else all cores."""
     from numba import get_num_threads
 
     return int(get_num_threads())

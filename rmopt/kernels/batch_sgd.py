@@ -1,8 +1,8 @@
-"""The compiled loop of steps that look at several terms: losses of z = pᵀ W q, gradients of rank r.
+"""The compiled loop of steps with several terms: losses of z = pᵀ W q, gradients of rank r.
 
-Algorithm 3 of Shalit et al. (2012) in the gauge of `rmopt.kernels.lifted`: what are numbers there are r × r
-matrices here, all functions of the one matrix S = YᵀZ. A step costs O(nnz·(k + r) + k²r + kr² + r³).
-Vectors of length k lie in rows: row i of U is Aᵀpᵢ.
+Algorithm 3 of Shalit et al. (2012) in the gauge of `rmopt.kernels.lifted`: numbers there become r × r matrices here,
+all functions of the single matrix S = YᵀZ. A step costs O(nnz·(k + r) + k²r + kr² + r³). Vectors of length k lie in
+rows: row i of U is Aᵀpᵢ.
 """
 
 import numpy as np
@@ -33,9 +33,9 @@ TOO_STEEP = 1e4
 
 @njit(cache=True, nogil=True)
 def run(loss, factors, counters, left, right, terms, batch, start, probe_every, growth_limit, meeting):
-    """Do the steps from `start` on; return (number of the next step, why the loop ended).
+    """Do the steps from `start` on, and return the number of the next step and why the loop ended.
 
-    A step looks at the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of
+    A step uses the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of
     `rmopt.kernels.bilinear_sgd`; `terms.etas` has one entry per step.
     """
     A, B = factors.A, factors.B
@@ -43,7 +43,7 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
     U, V, score = np.empty((batch, k)), np.empty((batch, k)), np.empty(k)
     scales, active = np.empty(batch), np.empty(batch, np.int64)
     ones, none = np.ones(batch), np.full(terms.minus.shape[0], np.int64(-1))
-    # Dense columns pᵢ and qᵢ of the terms at hand, for their Gram matrices; zero between steps.
+    # Dense columns pᵢ and qᵢ of the current terms, for their Gram matrices, and zero between steps.
     P, Q = np.zeros((A.shape[0], batch)), np.zeros((B.shape[0], batch))
     counts, size = counters.counts, counters.size
     due = due_at(meeting)
@@ -87,7 +87,7 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
             steps.scatter_row(A, left, terms.left[term], G[i], 1.0)
             steps.scatter_row(B, right, terms.plus[term], H[i], 1.0)
             steps.scatter_row(B, right, terms.minus[term], H[i], -1.0)
-        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
+        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): a large value means that H_A loses digits.
         if size[0] * trace(factors.H_A) > growth_limit or size[1] * trace(factors.H_B) > growth_limit:
             return t + 1, steps.PROBE_DUE
     return terms.etas.shape[0], steps.FINISHED
@@ -97,8 +97,8 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
 def _step(factors, U, V, R_P, R_Q):
     """Move C, C⁻¹, H_A and H_B along P Qᵀ; return (status, G, H) for A ← A + P G and B ← B + Q H.
 
-    `U`, `V` (r, k) hold rows Aᵀpᵢ and Bᵀqᵢ, `R_P`, `R_Q` are the Gram matrices of P and Q; step sizes and slopes are
-    in Q. Where the step is ill-conditioned in this gauge it is `REFUSED`, and nothing was changed.
+    `U`, `V` (r, k) hold rows Aᵀpᵢ and Bᵀqᵢ, `R_P`, `R_Q` are the Gram matrices of P and Q; Q includes step sizes and
+    slopes. A step that is ill-conditioned in this gauge is `REFUSED`, without any change.
     """
     r = U.shape[0]
     one = identity(r)
@@ -130,7 +130,7 @@ def _step(factors, U, V, R_P, R_Q):
 
 @njit(cache=True, nogil=True)
 def _gram_inverse(H, X, G, outside):
-    """Return whether all went well and the inverse of (A + P G)ᵀ(A + P G), given H = (AᵀA)⁻¹ and X = PᵀA H.
+    """Return success and the inverse of (A + P G)ᵀ(A + P G), given H = (AᵀA)⁻¹ and X = PᵀA H.
 
     `outside` (r, r) is the Gram matrix of the parts of the pᵢ outside the column space of A.
     """
@@ -161,7 +161,7 @@ def _gram_inverse(H, X, G, outside):
 
 @njit(cache=True, nogil=True)
 def _gram(dense, rows, plus, minus, active, scales):
-    """Return the Gram matrix of the active terms, scaled, by way of their dense columns."""
+    """Return the scaled Gram matrix of the active terms, by their dense columns."""
     r = active.shape[0]
     out = np.empty((dense.shape[1], dense.shape[1]))
     for i in range(r):

@@ -1,4 +1,4 @@
-"""The compiled loop: stochastic Riemannian gradient steps for losses of z = pᵀ W q, a term of rank one a step."""
+"""The compiled loop: stochastic Riemannian gradient steps for losses of z = pᵀ W q, one rank-one term per step."""
 
 import numpy as np
 
@@ -13,11 +13,11 @@ from rmopt.kernels.vectors import scatter, sparse_dot, square, trace
 def run(
     loss, kind, symmetric, factors, counters, left, right, terms, start, probe_every, growth_limit, meeting
 ):
-    """Do the steps from `start` on; return (number of the next step, why the loop ended).
+    """Do the steps from `start` on, and return the number of the next step and why the loop ended.
 
-    It ends when all terms are used (`FINISHED`), when the gauge should be looked at
-    (`PROBE_DUE`), before a step that is ill-conditioned in this gauge (`STEP_REFUSED`), or
-    before a step whose score is not finite (`NOT_FINITE`), or before one where workers did not meet (`NOT_MET`).
+    It ends when all terms are used (`FINISHED`), when the gauge should be checked (`PROBE_DUE`), before a step that
+    is ill-conditioned in this gauge (`STEP_REFUSED`), or before a step whose score is not finite (`NOT_FINITE`), or
+    before one at which workers did not meet (`NOT_MET`).
 
     Of `kind` and `symmetric`, the retractions of `Factors` and of `SymmetricFactors`, one is None. Numba compiles
     nothing below an ``is not None`` that is false.
@@ -65,7 +65,7 @@ def run(
             counts[1] -= 1
             return t, steps.STEP_REFUSED
         counts[0] += 1
-        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): large means that H_A is losing digits.
+        # cond(AᵀA) ≤ trace(AᵀA) trace(H_A): a large value means that H_A loses digits.
         scatter(A, left.indices, left.values, p_start, p_stop, scratch.g)
         scatter(B, q_indices, q_values, q_start, q_stop, scratch.h)
         if kind is not None:

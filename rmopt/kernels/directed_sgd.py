@@ -1,12 +1,11 @@
-"""The compiled loop of steps that remember earlier gradients: momentum, Adam, AdaGrad; and of batches.
+"""The compiled loop of batches, and of steps with a memory of gradients: momentum, Adam, AdaGrad.
 
-The point and what is remembered are matrices of rank k or 2k, whose columns lie in the span of 2k columns. They are
-kept as coordinates in orthonormal columns Q, on which a step is that of the reference. A step adds to Q the rows that
-it looks at; when there is no more room, Q is turned to the 2k columns that are needed. Q itself is Z K with a
-triangular K, where the columns of Z that were added are the rows as they are: O(nnz·k + k³) a step, and O((n + m)k²)
-every 2k rows.
+The point and the memory are matrices of rank k or 2k, whose columns lie in the span of 2k columns. They are stored as
+coordinates in orthonormal columns Q, in which a step is that of the reference. A step adds its rows to Q, and when Q
+is full, it is reduced to the 2k needed columns. Q itself is Z K with a triangular K, and the added columns of Z are
+the unchanged rows: O(nnz·k + k³) per step, and O((n + m)k²) every 2k rows.
 
-A symmetric matrix U S Uᵀ has one side, on which both rows of a term lie.
+A symmetric matrix U S Uᵀ has one side, with both rows of a term.
 """
 
 from typing import NamedTuple
@@ -31,15 +30,15 @@ from rmopt.kernels.matrices import (
 from rmopt.kernels.steps import add_row, gather_row
 from rmopt.kernels.vectors import dot, product, transposed_product
 
-# Where a smaller share of the square of a row is outside the span, that part is computed entry by entry; what is a
-# smaller share yet is rounding.
+# If a smaller share of a row's square is outside the span, that part is computed entry by entry; below the second
+# share it is rounding.
 INSIDE, ROUNDING = 1e-8, 1e-26
 
 
 class Side(NamedTuple):
     """One side of the factors: orthonormal columns Q = Z K, of which `live[0]` are in use and the others zero.
 
-    Z (n, c), K (c, c); U, Up (c, k): coordinates of the point and of the tangent vector that is remembered.
+    Z (n, c), K (c, c); U, Up (c, k): coordinates of the point and of the stored tangent vector.
     """
 
     Z: np.ndarray
@@ -51,20 +50,20 @@ class Side(NamedTuple):
 
 @njit(cache=True, nogil=True)
 def run(loss, weights, sides, S, M, squares, counts, left, right, terms, batch):
-    """Do all steps; return False before one whose numbers are not finite.
+    """Do all steps, or return False before one with numbers that are not finite.
 
     Parameters
     ----------
     sides : tuple of Side
-        Left and right; the one side of a symmetric matrix, whose gradients are the symmetric parts.
+        Left and right, or the single side of a symmetric matrix, whose gradients are the symmetric parts.
     S, M : arrays of shape (k, k)
-        What stands between both sides: of the point U S Vᵀ, and of the tangent vector (M, Up, Vp).
+        The cores between both sides: of the point U S Vᵀ, and of the tangent vector (M, Up, Vp).
     squares : array of one
-        The squared lengths that the weights keep.
+        The mean of squared lengths for the weights.
     counts : int array of two
         Steps and updates.
     batch : int
-        A step looks at the terms batch·t, …, batch·t + batch − 1.
+        A step uses the terms batch·t, …, batch·t + batch − 1.
     """
     A, B, symmetric = sides[0], sides[-1], len(sides) == 1
     P, Q, slopes = np.empty((batch, A.K.shape[0])), np.empty((batch, B.K.shape[0])), np.empty(batch)
@@ -116,7 +115,7 @@ def run(loss, weights, sides, S, M, squares, counts, left, right, terms, batch):
             counts[1] += 1
             end_U, end_S, end_V = _retracted(symmetric, U, S, V, core, up, vp, -terms.etas[t] * scale)
             if weights.keep > 0.0:
-                # The remembered vector, projected where the step ends.
+                # The stored vector, projected at the end of the step.
                 turn_U, turn_V = cross(U, end_U), cross(V, end_V)
                 along_V = _carried(U, core, up, vp, turn_V, end_V)
                 along_U = _carried(V, transposed(core), vp, up, turn_U, end_U)
@@ -139,7 +138,7 @@ def _carried(U, M, Up, Vp, turn_V, end_V):
 
 @njit(cache=True, nogil=True)
 def _make_room(side, rows):
-    """Turn the columns to those that are needed, where so many rows may have no room; and coordinates with them."""
+    """Reduce the columns and coordinates to the needed ones, if there may be no space for more rows."""
     live = side.live[0]
     if live + rows <= side.K.shape[0]:
         return
@@ -156,7 +155,7 @@ def _make_room(side, rows):
     Q = times(columns(side.Z, 0, live), times(columns(side.K[:live], 0, live), turn))
     side.Z[:] = 0.0
     side.K[:] = 0.0
-    # Without what rounding has left of orthonormality (Newton and Schulz).
+    # Orthonormal up to rounding again (Newton and Schulz).
     write(side.Z, times(Q, combined(1.5, identity(h), -0.5, cross(Q, Q))))
     write(side.K, identity(h))
     side.live[0] = h
@@ -172,7 +171,7 @@ def _coordinates(side, rows, plus, minus, out):
 
 @njit(cache=True, nogil=True)
 def _lodge(side, rows, plus, minus, out):
-    """Set out to the coordinates of p, a row or the difference of two, in columns that span it: a new one may be."""
+    """Set out to the coordinates of p, a row or the difference of two, and add a column if needed."""
     live = side.live[0]
     column = side.Z[:, live]
     add_row(column, rows, plus, 1.0)
@@ -191,7 +190,7 @@ def _lodge(side, rows, plus, minus, out):
             outside = combined(1.0, outside, -1.0, times(Q, cross(Q, outside)))
         rest = inner(outside, outside)
         column[:] = 0.0
-        # Of equal rows coordinates are rounding.
+        # For equal rows coordinates are rounding.
         out *= 1.0 if square > 0.0 else 0.0
         if not rest > ROUNDING * square > 0.0:
             return
@@ -203,7 +202,7 @@ def _lodge(side, rows, plus, minus, out):
 
 @njit(cache=True, nogil=True)
 def _tangent(symmetric, U, V, along_V, along_U):
-    """Return the parts of the projection of an ambient matrix Z from Z V and ZᵀU; where it is symmetric from Z V."""
+    """Return the parts of the projection of an ambient matrix Z from Z V and ZᵀU, or if symmetric from Z V."""
     core = cross(U, along_V)
     up = combined(1.0, along_V, -1.0, times(U, core))
     if symmetric:
@@ -213,7 +212,7 @@ def _tangent(symmetric, U, V, along_V, along_U):
 
 @njit(cache=True, nogil=True)
 def _step_factor(weights, square, step):
-    """Return what the direction is multiplied by, from squared lengths."""
+    """Return the factor of the direction, from squared lengths."""
     if weights.take_squares == 0.0:
         return 1.0
     if not weights.corrected:
@@ -224,7 +223,7 @@ def _step_factor(weights, square, step):
 
 @njit(cache=True, nogil=True)
 def _retracted(symmetric, U, S, V, M, Up, Vp, t):
-    """Return what the second-order retractions of `rmopt.retractions.fixed_rank` do, by the same formulas."""
+    """Apply the second-order retractions of `rmopt.retractions.fixed_rank`, by the same formulas."""
     one, R = identity(S.shape[0]), solved(S, combined(t, M, 0.0, M))
     tail = combined(1.0, one, -0.5, R)
     bent = combined(0.5 * t, M, -0.125 * t, times(M, R))

@@ -1,7 +1,7 @@
-"""Seen entries of tensors by core and factors, Σ over j of core[j] u₁[i₁, j₁] … u_d[i_d, j_d], and of tensor trains.
+"""Known entries of tensors by core and factors, Σ over j of core[j] u₁[i₁, j₁] … u_d[i_d, j_d], and of tensor trains.
 
 Entries are in lexicographic order, so that neighbours share their first places: the core is multiplied by a row only
-where the place on its axis is new. A term of a dense slice takes O(r) in place of O(r^d) so. All factors stand in one
+if the place on its axis is new. Thus a term of a dense slice takes O(r) instead of O(r^d). All factors are in one
 flat array, that of axis k from `starts[k]` on.
 """
 
@@ -12,7 +12,7 @@ from rmopt.kernels import njit
 
 @njit(cache=True, nogil=True)
 def _levels(ranks):
-    """Return the sizes of the core when 0, 1, …, d axes are multiplied, and where each stands in one array."""
+    """Return the sizes of the core after multiplying 0, 1, …, d axes, and their places in one array."""
     d = len(ranks)
     sizes, places = np.ones(d + 1, np.int64), np.zeros(d + 2, np.int64)
     for k in range(d - 1, -1, -1):
@@ -24,7 +24,7 @@ def _levels(ranks):
 
 @njit(cache=True, nogil=True)
 def _shared(entries, i):
-    """Return on how many first axes entry i is where the one before it is."""
+    """Return the number of first axes on which entry i has the same place as the previous one."""
     k = 0
     if 0 < i < len(entries):
         while k < entries.shape[1] and entries[i, k] == entries[i - 1, k]:
@@ -34,7 +34,7 @@ def _shared(entries, i):
 
 @njit(cache=True, nogil=True)
 def _multiply(level, sizes, places, row, k):
-    """Multiply axis k of what stands at level k by a row."""
+    """Multiply axis k of the array at level k by a row."""
     width = sizes[k + 1]
     before, after = level[places[k] : places[k + 1]], level[places[k + 1] : places[k + 2]]
     after[:] = 0.0
@@ -67,7 +67,7 @@ def slopes(core, factors, starts, ranks, entries, weights, by_core, by_factors):
     level[: sizes[0]] = core
     for i in range(len(entries) + 1):
         shared = _shared(entries, i)
-        # What ends with the entry before goes back to where the two part.
+        # Results of the previous entry return to the first level that differs.
         for k in range(d - 1 if i else -1, shared - 1, -1):
             at, width = starts[k] + entries[i - 1, k] * ranks[k], sizes[k + 1]
             above = back[places[k + 1] : places[k + 2]]
@@ -88,7 +88,7 @@ def slopes(core, factors, starts, ranks, entries, weights, by_core, by_factors):
 
 @njit(cache=True, nogil=True)
 def train_scores(cores, starts, ranks, entries, out):
-    """Write the entries of a tensor train; each core has a matrix for each place of its axis."""
+    """Write the entries of a tensor train, whose cores have a matrix for each place of their axis."""
     d = entries.shape[1]
     left = np.ones((d + 1, ranks.max()))
     for i in range(len(entries)):

@@ -1,7 +1,7 @@
 """Exponentials and logistic functions in plain arithmetic, without branches: the compiler vectorises loops over them.
 
-A call of the C library's `exp` keeps a loop from that, and is one number at a time. Neither reordering nor fusing is
-allowed here, so that a number has the same bits in any loop.
+A call of the C library's `exp` prevents that, and takes one number at a time. Neither reordering nor fusing is
+allowed here, so that results are bit-identical in any loop.
 """
 
 import numpy as np
@@ -11,10 +11,10 @@ from rmopt.kernels import njit
 LOG2_E = 1.4426950408889634
 # ln 2 in two parts. The first has 32 bits, so that its product with an exponent of two is exact.
 LN2_HIGH, LN2_LOW = float.fromhex("0x1.62e42fee00000p-1"), float.fromhex("0x1.a39ef35793c76p-33")
-# Adding it rounds to integers, and leaves them in the lowest bits; with the bias of exponents, they are its bits.
+# Adding it rounds to integers in the lowest bits; with the bias of exponents, they are an exponent's bits.
 ROUND = 1.5 * 2.0**52
 BIASED = ROUND + 1023.0
-# Beyond them the exponential overflows, or is less than half of the smallest number.
+# Beyond them the exponential overflows, or is less than half the smallest number.
 HIGHEST, LOWEST = 710.0, -746.0
 
 
@@ -26,26 +26,26 @@ def _power_of_two(biased):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def exp(x):
-    """Return eˣ = 2ⁿ eʳ to within one unit in the last place; infinity, zero and NaN where numpy has them.
+    """Return eˣ = 2ⁿ eʳ to within one unit in the last place; infinity, zero and NaN as in numpy.
 
-    |r| ≤ ln(2)/2, where the first 14 terms of the series leave out less than 0.04 units.
+    |r| ≤ ln(2)/2, so the first 14 terms of the series omit less than 0.04 units.
     """
     x = HIGHEST if x > HIGHEST else x
     x = LOWEST if x < LOWEST else x
     n = (x * LOG2_E + ROUND) - ROUND
     r = (x - n * LN2_HIGH) - n * LN2_LOW
-    # Pairs of pairs: a chain of 12 products would wait for each.
+    # Pairs of pairs, because a chain of 12 products would wait for each.
     rr = r * r
     low = (1 / 2 + r * (1 / 6)) + rr * (1 / 24 + r * (1 / 120))
     middle = (1 / 720 + r * (1 / 5040)) + rr * (1 / 40320 + r * (1 / 362880))
     high = (1 / 3628800 + r * (1 / 39916800)) + rr * (1 / 479001600 + r * (1 / 6227020800))
     series = low + rr * rr * (middle + rr * rr * high)
-    # Two factors: 2ⁿ alone may be no number where eˣ is one, and only the last product rounds.
+    # Two factors: 2ⁿ alone may overflow although eˣ does not, and only the last product rounds.
     half = 0.5 * n + BIASED
     return (1.0 + (r + rr * series)) * _power_of_two(half) * _power_of_two((n - (half - BIASED)) + BIASED)
 
 
-# Nothing is divided by zero; numba's test for it would be a branch.
+# No division is by zero, and numba's test for it would be a branch.
 @njit(cache=True, nogil=True, error_model="numpy", forceinline=True)
 def sigmoid(t):
     """Return 1 / (1 + e⁻ᵗ)."""

@@ -1,8 +1,8 @@
-"""What loops have of numba's insides, in this file alone: vectors in registers, prefetching, calls by address.
+"""All uses of numba's internals: vectors in registers, prefetching, calls by address.
 
-LLVM does not keep a sum in registers while it goes over rows of a matrix, for it cannot know that the sum is no part
-of the matrix; and it cannot fetch what a list of row numbers will ask for. Both loops are twice as fast so; steps on
-two rows, which may overlap for all that it knows, are 3 to 6 times faster.
+LLVM does not keep a sum in registers over the rows of a matrix, because the sum might alias the matrix, and it cannot
+prefetch the rows in a list of row numbers. Here both loops are twice as fast, and steps on two rows, which might also
+overlap, are 3 to 6 times faster.
 """
 
 import math
@@ -18,11 +18,11 @@ from numba.extending import intrinsic, overload
 
 from rmopt.kernels.memory import LANES, LINE
 
-# So many columns are taken at once, as long as there are as many.
+# The number of columns processed at once, if there are as many.
 BLOCKS = 32, 16, 8, 4, 1
-# So many sums of the same columns at most.
+# The largest number of sums of the same columns.
 MOST = 8
-# Rows that are taken together where they are longer than a block: each is then fetched at once.
+# The number of rows processed together if longer than a block, so that each is fetched at once.
 TILE = 8
 WHOLE = ir.IntType(64)
 INLINED = {"nogil": True, "forceinline": True}
@@ -32,7 +32,7 @@ KEPT = 32
 
 
 def _spread(builder: Any, number: Any, kind: Any) -> Any:
-    """Return a vector of a kind that holds a number everywhere."""
+    """Return a vector of a type filled with a number."""
     lane, empty = ir.IntType(32), ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(empty, number, lane(0))
     return builder.shuffle_vector(
@@ -41,7 +41,7 @@ def _spread(builder: Any, number: Any, kind: Any) -> Any:
 
 
 class Loops:
-    """What the loops below are written with: arrays in C order, of doubles unless `align` says less; and vectors."""
+    """The tools of the loops below: vectors, and arrays in C order, of doubles unless `align` is smaller."""
 
     align = 8
 
@@ -57,7 +57,7 @@ class Loops:
         return self.context.cast(self.builder, self.given[at], self.kinds[at], types.int64)
 
     def entry(self, at: int, position: Any) -> Any:
-        """Return a number of an array; of row numbers that are None, the position itself."""
+        """Return a number of an array, or the position itself if row numbers are None."""
         if isinstance(self.kinds[at], types.NoneType):
             return position
         found = self.builder.load(self.builder.gep(self.array(at).data, [position]))
@@ -88,7 +88,7 @@ class Loops:
         return [self.builder.fadd(*both, **FLAGS) for both in zip(sums, products, strict=True)]
 
     def blocks(self, width: Any) -> Iterator[tuple[int, Any]]:
-        """Yield sizes and first columns of the blocks that make a row."""
+        """Yield sizes and first columns of the blocks of a row."""
         builder, done = self.builder, WHOLE(0)
         for size in BLOCKS:
             count = builder.sdiv(builder.sub(width, done), WHOLE(size))
@@ -98,7 +98,7 @@ class Loops:
 
 
 def _intrinsic(written: int) -> Callable[[Callable[..., None]], Any]:
-    """Return what makes a loop (A, indices, values, start, stop, scale, vector) of one for a block of columns.
+    """Return a decorator from a loop for a block of columns to (A, indices, values, start, stop, scale, vector).
 
     It writes A or the vector: `written` is 0 or 1. Arrays with strides, which it would ignore, are refused.
     """
@@ -131,7 +131,7 @@ def _intrinsic(written: int) -> Callable[[Callable[..., None]], Any]:
 
 
 def _numbers(loops: Loops, ways: int = 1) -> Iterator[tuple[int, Any, Any]]:
-    """Yield row numbers, and what their rows are multiplied by: `ways` at a time, each with its place among them."""
+    """Yield row numbers and the factors of their rows, `ways` at a time, each with its place among them."""
     builder, start, stop = loops.builder, loops.whole(3), loops.whole(4)
 
     def found(at: Any) -> tuple[Any, Any]:
@@ -151,7 +151,7 @@ def _numbers(loops: Loops, ways: int = 1) -> Iterator[tuple[int, Any, Any]]:
 @_intrinsic(written=1)
 def _sum(loops: Loops, width: Any, first: Any, size: int) -> None:
     builder, out = loops.builder, loops.block(6, WHOLE(0), width, first, size)
-    # Each addition waits for the one before: narrow blocks have several sums, of rows in turn.
+    # Each addition waits for the previous one, so narrow blocks have several sums, of rows in turn.
     ways, begun = min(MOST, BLOCKS[0] // size), loops.load(out)
     zeros = [ir.Constant(one.type, None) for one in begun]
     kept = [[alloca_once_value(builder, one) for one in found] for found in (begun, *[zeros] * (ways - 1))]
@@ -175,7 +175,7 @@ def _update(loops: Loops, width: Any, first: Any, size: int) -> None:
 
 
 def _in_tiles(loop: Any, indices: Any) -> Callable[..., None]:
-    """Return the loop; where rows are anywhere and longer than a block, over a few of them at a time."""
+    """Return the loop, over a few rows at a time if they are scattered and longer than a block."""
 
     def whole(A, indices, values, start, stop, scale, vector):
         loop(A, indices, values, start, stop, scale, vector)
@@ -192,7 +192,7 @@ def _in_tiles(loop: Any, indices: Any) -> Callable[..., None]:
 
 @intrinsic
 def _fetch(typing, array, at):
-    """Begin to load the line of the cache that an entry of an array lies in; wait for nothing."""
+    """Begin to load the cache line of an array's entry, without waiting."""
 
     def codegen(context, builder, signature, given):
         loops = Loops(context, builder, signature.args, given)
@@ -207,7 +207,7 @@ def _fetch(typing, array, at):
 
 
 def define_rows(add_rows: Any, add_to_rows: Any, fetch: Any) -> None:
-    """Say what the functions of `rmopt.kernels.vectors` that have no body are in compiled loops."""
+    """Define the bodiless functions of `rmopt.kernels.vectors` for compiled loops."""
 
     @overload(add_rows, jit_options=INLINED)
     def _add_rows(A, indices, values, start, stop, scale, vector):
@@ -257,7 +257,7 @@ def _place(typing, address):
 
 
 def define_meeting(add_at_once: Any, sleep: Any, matrix_at: Any) -> None:
-    """Say what the functions of `rmopt.kernels.meeting` that have no body are in compiled loops."""
+    """Define the bodiless functions of `rmopt.kernels.meeting` for compiled loops."""
     overload(add_at_once)(lambda array, number: lambda array, number: _add_at_once(array, number))
     overload(sleep)(lambda microseconds: lambda microseconds: _sleep(microseconds))
     overload(matrix_at)(
@@ -266,7 +266,7 @@ def define_meeting(add_at_once: Any, sleep: Any, matrix_at: Any) -> None:
 
 
 def callable_by_address(compiled: Any) -> Any:
-    """Return a function of numbers (z, y) that is compiled as one for `Own`, which has an ``address``."""
+    """Return a function of numbers (z, y) compiled for `Own`, with an ``address``."""
 
     @cfunc(float64(float64, float64, types.CPointer(float64)))
     def guarded(z, y, raised):
@@ -294,7 +294,7 @@ def _call(context, own, z, y):
 
 
 def define_slope(slope_of: Any, slope: Any) -> None:
-    """Say what a slope is in compiled loops: that of a code, or what is at the address of an `Own`."""
+    """Define slopes for compiled loops: by a code, or by the address of an `Own`."""
 
     @overload(slope_of, jit_options=INLINED)
     def _slope_of(loss, z, y):
@@ -305,7 +305,7 @@ def define_slope(slope_of: Any, slope: Any) -> None:
 
 @intrinsic(prefer_literal=True)
 def _entry_step(typing, A, i, B, j, weights, shrink, y, eta, k):
-    """Move rows i and j for the entry y; return the residual e = aᵀb − y before that.
+    """Move rows i and j for the entry y, and return the residual e = aᵀb − y before that.
 
     a, b ← shrink ∘ (a − τ weights ∘ b), shrink ∘ (b − τ weights ∘ a), with τ = η e / (1 + η Σ weights (a² + b²)).
     """
@@ -353,8 +353,8 @@ def entry_steps(k):
     """Return the loop for rows of k numbers, a multiple of `LANES`.
 
     It takes A, B, C-contiguous with k columns; weights, shrink, shape (k,); rows, columns, values of the entries in
-    their order; where blocks of them begin, the first block and where to end; η; and the array that it sets to the
-    sum of each block's squared residuals, each before its step. All numbers are of one precision.
+    order; the starts of blocks, the first block and the end; η; and the array for the sum of each block's squared
+    residuals, each before its step. All numbers are of one precision.
     """
 
     @njit(cache=True, nogil=True)

@@ -1,13 +1,12 @@
 """One exact Riemannian step on W = A C Bᵀ, or on W = Y C Yᵀ, along a sparse rank-one direction p qᵀ.
 
-With H_A = (AᵀA)⁻¹, H_B = (BᵀB)⁻¹ and C⁻¹ kept beside the factors, every retraction of the
-embedded fixed-rank manifold takes the form
+With H_A = (AᵀA)⁻¹, H_B = (BᵀB)⁻¹ and C⁻¹ stored with the factors, every retraction of the embedded fixed-rank
+manifold takes the form
 
     A ← A + p gᵀ,   B ← B + q hᵀ,   C ← C'            (p and q sparse, C' of size k × k)
 
-because p and q lie in the span of the new column and row spaces only. A step therefore costs
-O(nnz·k + k²), while Shalit et al. (2012), Algorithm 4, costs O((n+m)k). The factors are a gauge:
-the iterates W do not depend on them.
+because p and q lie in the span of the new column and row spaces only. A step therefore costs O(nnz·k + k²), while
+Shalit et al. (2012), Algorithm 4, costs O((n+m)k). The factors are a gauge: the iterates W do not depend on them.
 
 Names follow the derivation: u = Aᵀp, v = Bᵀq, x = H_A u, y = H_B v, z = C⁻¹x, w = C⁻ᵀy, s = yᵀz.
 
@@ -74,9 +73,9 @@ def update_gram_inverse(H, x, g, gram_shift, work):
 def step(kind, factors, scratch, p_square, q_square, scale):
     """Move C, C⁻¹, H_A and H_B along scale · p qᵀ and leave g and h in the scratch, which holds u = Aᵀp and v = Bᵀq.
 
-    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller touches the rows). `kind` is one of the
+    On return A + p gᵀ and B + q hᵀ, C are the new factors (the caller updates the rows). `kind` is one of the
     retractions above, `p_square` and `q_square` are ‖p‖² and ‖q‖², `scale` is minus step size times slope. Returns
-    `OK`, or `REFUSED` when the step is ill-conditioned in this gauge; then nothing was changed.
+    `OK`, or `REFUSED`, without any change, if the step is ill-conditioned in this gauge.
     """
     u, v, x, y, z, w, g, h, work, _ = scratch
     transposed_product(factors.H_A, u, x)
@@ -226,7 +225,7 @@ def _metric_projection(factors, scratch, s, p_norm, q_norm):
     return OK
 
 
-# A step with n₁ n₂ above this throws W so far that the kept inverses lose their digits.
+# A step with n₁ n₂ above this moves W so far that the stored inverses lose their digits.
 TOO_LONG = 1e4
 
 
@@ -303,7 +302,7 @@ def _invert_capacitance(scratch, p_square, q_square, pq):
     """
     u, v, x, y, _, _, g, h, work, T = scratch
     Hg, Hh = work[0], work[1]
-    # What is outside the column space of Y has a positive semidefinite Gram matrix.
+    # The parts outside the column space of Y have a positive semidefinite Gram matrix.
     p_outside, q_outside = max(0.0, p_square - dot(u, x)), max(0.0, q_square - dot(v, y))
     bound = np.sqrt(p_outside * q_outside)
     T[0, 0], T[1, 1] = -p_outside, -q_outside
@@ -314,7 +313,8 @@ def _invert_capacitance(scratch, p_square, q_square, pq):
     T[1, 3] = T[3, 1] = 1.0 + dot(y, h)
     T[2, 2], T[3, 3] = dot(g, Hg), dot(h, Hh)
     T[2, 3] = T[3, 2] = dot(g, Hh)
-    # p gᵀ = (p/α)(α g)ᵀ: with what is outside at most one long, small pivots tell a singular matrix, not a long row.
+    # p gᵀ = (p/α)(α g)ᵀ: with outside parts of length at most one, small pivots mean a singular matrix, not a long
+    # row.
     alpha, beta = max(1.0, np.sqrt(p_outside)), max(1.0, np.sqrt(q_outside))
     units = (1.0 / alpha, 1.0 / beta, alpha, beta)
     for i in range(4):

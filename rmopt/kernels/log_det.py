@@ -11,8 +11,7 @@ from rmopt.kernels.row_column import Line, extra, schur_along, schur_at, step_le
 from rmopt.kernels.steps import FINISHED, NOT_FINITE, PROBE_DUE, STEP_REFUSED, Rows
 from rmopt.kernels.vectors import dot
 
-# Where W V is off the identity by more than this, or than rounding explains this many times over, the inverse has
-# drifted.
+# If W V is off the identity by more than this, and by more than this many times rounding, the inverse has drifted.
 DRIFT, ROUNDINGS = 1e-10, 20.0 * 2.2e-16
 
 
@@ -44,7 +43,7 @@ class Weights(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """W with what is kept beside it."""
+    """W and the arrays derived from it."""
 
     W: np.ndarray  # (d, d)
     cone: pending.Changing  # of W
@@ -68,7 +67,7 @@ def column_of(samples, k, out):
 
 @njit(cache=True, nogil=True)
 def touched(samples, own, x, k, stamp, out):
-    """Return the triplets of rows with a non-zero feature k, in `out`. `stamp` is 0, and is 0 again."""
+    """Return the triplets of rows with a non-zero feature k, in `out`. `stamp` is 0 before and after."""
     count = 0
     if samples.dense.shape[0]:
         for t in range(samples.query.shape[0]):
@@ -132,19 +131,19 @@ def _pull(samples, slopes, own, x, touched, c):
 
 @njit(cache=True, nogil=True)
 def _along(x, r, q, p, n, own):
-    """Return how fast the score of a triplet moves along u e_kᵀ + e_k uᵀ, where x = X e_k and r = X u."""
+    """Return the velocity of a triplet's score along u e_kᵀ + e_k uᵀ, with x = X e_k and r = X u."""
     return r[q] * (x[p] - x[n]) + x[q] * (r[p] - r[n]) - own * (r[p] * x[p] - r[n] * x[n])
 
 
 @njit(cache=True, nogil=True)
 def _at_corner(x, q, p, n, own):
-    """Return how fast the score of a triplet moves along e_k e_kᵀ."""
+    """Return the velocity of a triplet's score along e_k e_kᵀ."""
     return (x[q] - 0.5 * own * (x[p] + x[n])) * (x[p] - x[n])
 
 
 @njit(cache=True, nogil=True)
 def has_drifted(row, moved, expected, size):
-    """Return whether row · moved, a row of W times a vector that V gave, is off what it should be."""
+    """Return whether row · moved, a row of W times a vector from V, is off its true value."""
     allowed = max(DRIFT * size, ROUNDINGS * sqrt(dot(row, row) * dot(moved, moved)))
     return not abs(dot(row, moved) - expected) <= allowed
 
@@ -164,11 +163,11 @@ def _move_inverse(inverse, schur, w, Vu, u, k, eta, shrink, corner, next_schur):
 
 @njit(cache=True, nogil=True)
 def run(metric, samples, weights, retraction, search, blocks, wanted, position, probe_every):
-    """Do one step for each of the blocks from `position` on; return (number of the next step, why the loop ended).
+    """Do one step for each block from `position` on, and return the number of the next step and why the loop ended.
 
     `metric` is changed in place. `retraction` and `search` are codes of `rmopt.kernels.row_column`, `blocks` (int64)
-    the row and column of each step, `wanted` what `step_length` makes of the search. The loop ends with
-    `PROBE_DUE` after `probe_every` steps, and with `STEP_REFUSED` before one that finds the inverse drifted.
+    the row and column of each step, `wanted` the argument of `step_length`. The loop ends with `PROBE_DUE` after
+    `probe_every` steps, and with `STEP_REFUSED` before one that finds the inverse drifted.
     """
     d, N, T = metric.W.shape[0], samples.first_of.shape[0] - 1, samples.query.shape[0]
     W = metric.W

@@ -16,9 +16,9 @@ HINGE, SQUARED_HINGE, LOGISTIC, SQUARED, ABSOLUTE = range(5)
 
 @njit(cache=True, nogil=True, forceinline=True)
 def value(code, z, y):
-    """Return the loss with this code; NaN for a number that is no code. The logistic one does not overflow."""
+    """Return the loss with this code, or NaN for an unknown code. The logistic one does not overflow."""
     if code == HINGE:
-        # The first of the two where they do not compare: a score that is NaN makes the loss NaN.
+        # The first of the two if they do not compare, so that a NaN score makes the loss NaN.
         return max(1.0 - y * z, 0.0)
     if code == SQUARED_HINGE:
         gap = max(1.0 - y * z, 0.0)
@@ -32,7 +32,7 @@ def value(code, z, y):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def slope(code, z, y):
-    """Return the slope of the loss with this code, at a kink a subgradient; NaN for a number that is no code."""
+    """Return the slope of the loss with this code, at a kink a subgradient, or NaN for an unknown code."""
     if code == HINGE:
         return -y if y * z < 1.0 else max(1.0 - y * z, 0.0)
     if code == SQUARED_HINGE:
@@ -48,7 +48,7 @@ def slope(code, z, y):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def curvature(code, z, y):
-    """Return the curvature of the loss with this code: 0 where it is piecewise linear."""
+    """Return the curvature of the loss with this code: 0 on linear pieces."""
     if code == SQUARED_HINGE:
         return y * y if y * z < 1.0 else 0.0
     if code == LOGISTIC:
@@ -60,7 +60,7 @@ def curvature(code, z, y):
 
 @njit(cache=True, nogil=True, forceinline=True)
 def slope_and_curvature(code, z, y):
-    """Return both derivatives of the loss with this code; the logistic one takes a single exponential."""
+    """Return both derivatives of the loss with this code, with a single exponential for the logistic one."""
     if code == LOGISTIC:
         share = sigmoid(-y * z)
         return -y * share, y * y * share * (1.0 - share)
@@ -105,7 +105,7 @@ def _fill(which, code, z, y, out):
 @njit(cache=True, nogil=True)
 def fill(which, code, z, y, out):
     """Set out to values, slopes or curvatures of the loss with this code for arrays of scores and targets."""
-    # Loops over what takes long are compiled without the branches, and so for vectors.
+    # Loops over expensive losses are compiled without branches, and so vectorised.
     if code == LOGISTIC and which == VALUE:
         _fill(VALUE, LOGISTIC, z, y, out)
     elif code == LOGISTIC and which == SLOPE:
@@ -119,8 +119,8 @@ def fill(which, code, z, y, out):
 class Own(NamedTuple):
     """The slope of a loss that is not built in, for loops that call it by its address.
 
-    They are compiled once for all losses, and kept on disk. An error in the slope ends no loop: it is NaN there, and
-    at the address `raised` are z and y then, and 1.
+    They are compiled once for all losses, and stored on disk. An error in the slope does not end a loop: the slope is
+    NaN, and z, y and 1 are written at the address `raised`.
     """
 
     slope: int
@@ -128,7 +128,7 @@ class Own(NamedTuple):
 
 
 def slope_of(loss: int | Own, z: float, y: float) -> float:
-    """Return the slope of a built-in loss, by its code, or of another one; for compiled loops."""
+    """Return the slope of a built-in loss, by its code, or of another one, in compiled loops."""
     raise NotImplementedError
 
 
@@ -141,7 +141,7 @@ def _define() -> None:
 
 @njit(cache=True, nogil=True)
 def each(own, z, y):
-    """Return what a function of (z, y) is for arrays of scores and targets."""
+    """Evaluate a function of (z, y) for arrays of scores and targets."""
     out = np.empty(z.shape[0])
     for i in range(z.shape[0]):
         out[i] = slope_of(own, z[i], y[i])

@@ -1,7 +1,7 @@
 """Products and sums of matrices whose rows lie one after another, for compiled loops.
 
-Each is compiled once. An operator in the text of a loop would be compiled wherever it stands, and once more with
-every function that calls the loop: the first step would wait for minutes.
+Each is compiled once. An operator in a loop would be compiled at each place, and again with every function that calls
+the loop, so that the first step would wait for minutes.
 """
 
 import numpy as np
@@ -73,7 +73,7 @@ def scale_row(A, row, weight):
 
 @njit(cache=True, nogil=True)
 def largest(A):
-    """Return the largest magnitude of an entry; NaN where one is."""
+    """Return the largest magnitude of an entry, or NaN if one is NaN."""
     most = 0.0
     for i in range(A.shape[0]):
         for j in range(A.shape[1]):
@@ -91,7 +91,7 @@ def inner(A, B):
 
 @njit(cache=True, nogil=True)
 def solved(A, B):
-    """Return A⁻¹ B. Raises ValueError where A is singular or not a number."""
+    """Return A⁻¹ B, or raise a ValueError if A is singular or not finite."""
     table = np.empty((A.shape[0], 2 * A.shape[0]))
     write(table, A)
     if not invert(table, 0.0):

@@ -1,8 +1,8 @@
-"""Where workers that learn one matrix meet: all go on from the mean of their factors, and none comes back to Python.
+"""Meetings of workers that learn one matrix: all continue from the mean of their factors, outside Python.
 
 Workers begin with the same factors, W = A C Bᵀ, and each moves its own. The mean is taken factor by factor: to first
-order in how far they went it is the mean of their matrices. A mean over all would hardly move a row that only some of
-them moved, such as that of a rare word: how far it goes is divided by the root of the share that moved it.
+order in the moves it is the mean of their matrices. A mean over all would hardly move a row that only some of them
+moved, such as that of a rare word, so its move is divided by the root of the share of workers that moved it.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ TILE, LOOKS, FAILED, NEVER = 16, 1000, 2**40, 2**62
 
 
 class Meeting(NamedTuple):
-    """When one of some workers meets the others, and what they share: matrices of so many rows, all of one width."""
+    """The times when a worker meets the others, and their shared matrices, all of one width."""
 
     at: np.ndarray  # the steps of a piece of work before which they meet, ascending, and NEVER
     done: np.ndarray  # (1,) how many of these are behind
@@ -34,7 +34,7 @@ class Meeting(NamedTuple):
 
 
 def add_at_once(array, number):
-    """Add to the first entry of an array, which others may do meanwhile; return what it was."""
+    """Add to the first entry of an array atomically, and return its old value."""
 
 
 def sleep(microseconds):
@@ -60,13 +60,13 @@ def due_at(meeting):
 
 @njit(cache=True, nogil=True)
 def wait(meeting):
-    """Wait until all workers here have come; False where one of them failed."""
+    """Wait until all local workers have come, and return False if one of them failed."""
     before, looks = add_at_once(meeting.come, 1), 0
     wanted, found = (before // meeting.here + 1) * meeting.here, before + 1
     while found < wanted:
         looks += 1
         if looks > LOOKS:
-            # Longer and longer, a small share of what was waited.
+            # Longer and longer, by a small share of the time waited.
             sleep(min(looks - LOOKS, 1000))
         found = add_at_once(meeting.come, 0)
     return found < FAILED
@@ -74,12 +74,12 @@ def wait(meeting):
 
 @njit(cache=True, nogil=True)
 def meet(meeting):
-    """Wait for the others and bring all to their mean, each worker some of the rows; False where one failed."""
+    """Wait for the others and average, each worker some of the rows; return False if one failed."""
     meeting.done[0] += 1
     if not wait(meeting):
         return False
     workers = meeting.shares.shape[0]
-    # As many parts as there are workers in all processes: sums over them have the same bits in one.
+    # As many parts as workers in all processes, so that sums are bit-identical in a single one.
     for part in range(meeting.place, workers, meeting.here):
         for number in range(meeting.rows.shape[0]):
             rows = meeting.rows[number]
@@ -95,7 +95,7 @@ def meet(meeting):
 
 @njit(cache=True, nogil=True)
 def mean_of_rows(meeting, number, first, end, gram):
-    """Set rows to their mean over the workers, in which those of a tall matrix count that moved them."""
+    """Set rows to their mean over the workers, for a tall matrix weighted by those that moved them."""
     shares, rows, width = meeting.shares, meeting.rows[number], gram.shape[0]
     last = matrix_at(meeting.matrices[number, 0], rows, width)
     step, moved = np.empty((TILE, width)), np.empty(TILE)
@@ -126,7 +126,7 @@ def mean_of_rows(meeting, number, first, end, gram):
 
 @njit(cache=True, nogil=True)
 def go_on(meeting, C, C_inverse, inverses, counters):
-    """Meet, and renew what a worker keeps beside its factors; False where one failed or a matrix has no inverse."""
+    """Meet, and update a worker's inverses; return False if one failed or a matrix has no inverse."""
     if not meet(meeting):
         return False
     k = meeting.rank
@@ -143,7 +143,7 @@ def go_on(meeting, C, C_inverse, inverses, counters):
 
 @njit(cache=True, nogil=True)
 def _inverted(matrix, k, inverse):
-    """Set the first k rows and columns to the inverse of those of a matrix; False where it has none."""
+    """Set the first k rows and columns to the inverse of those of a matrix, or return False if it has none."""
     table = np.empty((k, 2 * k))
     table[:, :k] = matrix[:k, :k]
     fine = invert(table, 0.0)

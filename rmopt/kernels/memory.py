@@ -1,11 +1,11 @@
-"""Memory that begins where a line of the cache does."""
+"""Memory that begins at a cache line."""
 
 from typing import Any
 
 import numpy as np
 
 LINE = 64
-# How many numbers are moved at once where a loop is written in vectors: a line of those in double precision.
+# The numbers processed at once in vectorised loops: a cache line of doubles.
 LANES = 8
 
 
@@ -19,13 +19,13 @@ def on_lines(shape: tuple[int, ...], dtype: Any = float) -> "np.ndarray[Any, Any
 
 
 def with_zeros(array: "np.ndarray[Any, Any]", shape: tuple[int, ...]) -> "np.ndarray[Any, Any]":
-    """Return a copy of an array with zeros behind it, up to a shape, that begins at a cache line."""
+    """Return a copy of an array, padded by zeros to a shape, that begins at a cache line."""
     out = on_lines(shape, array.dtype)
     out[tuple(map(slice, array.shape))] = array
     return out
 
 
 def at_line(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """Return an array in C order, to be written, that begins at a cache line: this one, or a copy."""
+    """Return a writable array in C order that begins at a cache line: this one, or a copy."""
     there = array.ctypes.data % LINE == 0 and array.flags.c_contiguous and array.flags.writeable
     return array if there else with_zeros(array, array.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from rmopt.kernels import njit
 from rmopt.kernels.vectors import dot, gather, symmetric_product
 
-# Vectors that may be pending, and rows of the base that change together.
+# The largest number of pending vectors, and of rows of the base that change together.
 PENDING = 32
 ROWS = 64
 
@@ -26,7 +26,7 @@ class Changing(NamedTuple):
 
 
 def of(base: np.ndarray) -> Changing:
-    """Return a changing matrix that stands at an array, which it takes over."""
+    """Return a changing matrix with the value of an array, which it takes over."""
     vectors = np.zeros((PENDING, base.shape[0]))
     return Changing(base, vectors, np.zeros(PENDING), np.zeros(1, dtype=np.int64))
 
@@ -34,7 +34,7 @@ def of(base: np.ndarray) -> Changing:
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def column(matrix, k, out):
     """Set out = V e_k."""
-    # The same half of the base as in `apply`: rounding makes the halves differ.
+    # The same half of the base as in `apply`, since rounding makes the halves differ.
     out[:k], out[k:] = matrix.base[k, :k], matrix.base[k:, k]
     for j in range(matrix.waiting[0]):
         weight = matrix.weights[j] * matrix.vectors[j, k]
@@ -74,7 +74,7 @@ def push(matrix, weight, vector):
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def settle(matrix):
-    """Apply what is pending to the base."""
+    """Apply the pending changes to the base."""
     count, d = matrix.waiting[0], matrix.base.shape[0]
     if count == 0:
         return

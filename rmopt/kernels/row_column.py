@@ -6,7 +6,7 @@ leads to
 
     B + η ū,   x − η (A⁻¹ū),   D + 2bη − aη² + e(η)
 
-where e(η) is what the retraction adds to the diagonal entry: nothing on the straight line.
+where e(η) is the retraction's contribution to the diagonal entry, 0 on the straight line.
 """
 
 from math import exp, expm1, inf, log, sqrt
@@ -19,16 +19,16 @@ from rmopt.kernels.losses import HINGE, LOGISTIC, slope_and_curvature
 
 # Retractions of rows and columns.
 STRAIGHT, SCHUR_EXPONENTIAL = range(2)
-# How the length of a step is chosen.
+# The choices of step lengths.
 FIXED, FRACTION, EXACT = range(3)
-# What a fixed step may use of the way to the boundary.
+# The largest share of the distance to the boundary for a fixed step.
 CLIP = 0.99
-# An exact search ends this much beyond the minimiser: a kink that it stopped at then lies behind, and the next
+# An exact search ends this much beyond the minimiser: then a kink at which it stopped is passed, and the next
 # subgradient does not depend on rounding.
 BEYOND = 1.0 + 1e-9
 MAX_EVALUATIONS = 200
-# A step keeps the Schur complement above this share of the diagonal entry, beyond which an inverse in double
-# precision tells little, and makes it at most this much larger.
+# A step keeps the Schur complement above this share of the diagonal entry, below which an inverse in double precision
+# is useless, and makes it at most this much larger.
 MARGIN, GROWTH = 1e-7, 100.0
 
 
@@ -43,7 +43,7 @@ class Schur(NamedTuple):
 class Line(NamedTuple):
     """The cost along a direction.
 
-    Term t has the score z[t] + η b[t] + e c[t] and the target 1. The barrier is −α log of `barrier`; `cone` tells the
+    Term t has the score z[t] + η b[t] + e c[t] and the target 1. The barrier is −α log of `barrier`; `cone` gives the
     feasible steps. `cross` = Σ_{j≠k} W_jk u_j, `square` = Σ_{j≠k} u_j².
     """
 
@@ -77,7 +77,7 @@ def schur_along(w, Vu, u, k):
 
 @njit(cache=True, nogil=True)
 def max_step(schur):
-    """Return the step at which the Schur complement vanishes; infinity when it never does."""
+    """Return the step at which the Schur complement vanishes, or infinity if it never does."""
     root = sqrt(schur.b * schur.b + schur.a * schur.D)
     if schur.b >= 0.0:
         return (schur.b + root) / schur.a if schur.a > 0.0 else inf
@@ -86,7 +86,7 @@ def max_step(schur):
 
 @njit(cache=True, nogil=True)
 def reach(retraction, schur, corner):
-    """Return how far a step may go: until the Schur complement is too small or has grown too much."""
+    """Return the longest step, at which the Schur complement becomes too small or too large."""
     floor = MARGIN * corner
     if retraction == STRAIGHT:
         bound = max_step(Schur(max(schur.D - floor, 0.0), schur.b, schur.a))
@@ -99,7 +99,7 @@ def reach(retraction, schur, corner):
 
 @njit(cache=True, nogil=True)
 def extra(retraction, cone, eta):
-    """Return e(η), e'(η), e''(η): what the retraction adds to the diagonal entry."""
+    """Return e(η), e'(η), e''(η), the retraction's contribution to the diagonal entry."""
     if retraction == STRAIGHT:
         return 0.0, 0.0, 0.0
     tau = 2.0 * cone.b * eta / cone.D
@@ -130,7 +130,7 @@ def _loss_derivatives(line, eta, e, de, dde):
     """Return the first and second derivative of the summed losses."""
     if line.loss == HINGE and line.retraction == STRAIGHT:
         return _hinge_sum(line.z, line.b, eta), 0.0
-    # A loop of its own is compiled without branches, and so for vectors.
+    # A separate loop is compiled without branches, and so vectorised.
     if line.loss == LOGISTIC:
         return _derivative_sums(LOGISTIC, line, eta, e, de, dde)
     return _derivative_sums(line.loss, line, eta, e, de, dde)
@@ -167,7 +167,7 @@ def derivatives(line, eta):
 
 @njit(cache=True, nogil=True)
 def minimiser(line, upper):
-    """Return where the cost along the curve stops falling, at most `upper`.
+    """Return a minimiser of the cost along the curve, at most `upper`.
 
     Along a straight line the cost is convex: a Newton iteration on its derivative, inside a bracket that shrinks at
     every evaluation. Along other curves it may stop falling at several points, and bisection of a bracket found by
@@ -201,9 +201,9 @@ def minimiser(line, upper):
 
 @njit(cache=True, nogil=True)
 def step_length(search, line, wanted):
-    """Return the length of a step: `wanted` is η, the share of the bound, or the share that is searched.
+    """Return the length of a step: `wanted` is η, the share of the bound, or the searched share.
 
-    Where a retraction does not bound the step, a share of the bound means an exact search.
+    If the retraction does not bound the step, a share of the bound means an exact search.
     """
     bound = reach(line.retraction, line.cone, line.diagonal)
     if search == FIXED:

@@ -1,4 +1,4 @@
-"""What the steps of a compiled loop look at, why it ends, and what it counts.
+"""The input of a compiled loop's steps, the reasons for its end, and its counters.
 
 A term of a bilinear loss is a row p of one sparse matrix and a row q of another, or the difference of two rows
 (a triplet: query, positive, negative).
@@ -11,8 +11,8 @@ import numpy as np
 from rmopt.kernels import njit
 from rmopt.kernels.vectors import add_rows, add_to_rows, fetch, gather, subtract_rows
 
-# All terms are used; the gauge should be looked at; the next step is ill-conditioned in this gauge;
-# the score of the next step is not finite; workers did not meet before it.
+# All terms are used; the gauge should be checked; the next step is ill-conditioned in this gauge; the score of the
+# next step is not finite; workers did not meet before it.
 FINISHED, PROBE_DUE, STEP_REFUSED, NOT_FINITE, NOT_MET = range(5)
 
 
@@ -36,10 +36,10 @@ class Rows(NamedTuple):
 
 
 class StepRows(NamedTuple):
-    """What the steps of a run look at: arrays with one entry per term.
+    """The input of a run's steps: arrays with one entry per term.
 
-    `minus` holds −1 where the right vector is a single row; `targets` the y of φ(z, y);
-    `etas` the step sizes, one per step.
+    `minus` holds −1 if the right vector is a single row; `targets` the y of φ(z, y); `etas` the step sizes, one per
+    step.
     """
 
     left: np.ndarray
@@ -67,14 +67,14 @@ def gather_row(A, rows, plus, minus, out):
 
 @njit(cache=True, nogil=True)
 def scatter_row(A, rows, row, g, sign):
-    """Add ± p gᵀ to A for a row p; nothing where its number is −1."""
+    """Add ± p gᵀ to A for a row p, or nothing for the number −1."""
     if row >= 0:
         add_to_rows(A, rows.indices, rows.values, rows.indptr[row], rows.indptr[row + 1], sign, g)
 
 
 @njit(cache=True, nogil=True)
 def add_row(column, rows, row, scale):
-    """Add a scaled row; nothing where its number is −1."""
+    """Add a scaled row, or nothing for the number −1."""
     if row >= 0:
         for j in range(rows.indptr[row], rows.indptr[row + 1]):
             column[rows.indices[j]] += scale * rows.values[j]
@@ -96,7 +96,7 @@ def gather_term(A, B, left, right, terms, t, u, v):
 
 @njit(cache=True, nogil=True)
 def difference_workspace(rows):
-    """Return space for the difference of any two rows: indices and values."""
+    """Return workspace for the difference of any two rows: indices and values."""
     width = 0
     for i in range(rows.indptr.shape[0] - 1):
         width = max(width, rows.indptr[i + 1] - rows.indptr[i])

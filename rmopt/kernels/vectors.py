@@ -1,7 +1,7 @@
 """Short vectors, small square matrices and sparse rows, in loops that the compiler vectorises.
 
-Sums over matrices run along rows ("axpy form"), where nothing has to be reordered to be vectorised; sums
-of one vector may be reordered. Row numbers are read as unsigned, which spares the test for negative indices.
+Sums over matrices run along rows ("axpy form"), which vectorises without reordering; sums of one vector may be
+reordered. Row numbers are read as unsigned, which avoids the test for negative indices.
 """
 
 from rmopt.kernels import before_compiling, njit
@@ -17,18 +17,18 @@ def dot(x, y):
 
 
 def add_rows(A, indices, values, start, stop, scale, vector):
-    """Add scale · Σ values[j] A[indices[j]] over start ≤ j < stop to the vector; A[j] where `indices` is None.
+    """Add scale · Σ values[j] A[indices[j]] over start ≤ j < stop to the vector, with A[j] if `indices` is None.
 
-    For compiled loops alone (`rmopt.kernels.intrinsics`), and arrays of doubles in C order.
+    Only for compiled loops (`rmopt.kernels.intrinsics`) and arrays of doubles in C order.
     """
 
 
 def add_to_rows(A, indices, values, start, stop, scale, vector):
-    """Add scale · values[j] times the vector to A[indices[j]] for start ≤ j < stop; to A[j] without `indices`."""
+    """Add scale · values[j] times the vector to A[indices[j]] for start ≤ j < stop, or to A[j] without `indices`."""
 
 
 def fetch(array, start, stop):
-    """Begin to load array[start:stop] into the cache, and wait for nothing."""
+    """Begin to load array[start:stop] into the cache, without waiting."""
 
 
 @before_compiling
@@ -65,7 +65,7 @@ def product(M, x, out):
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 def symmetric_product(M, x, out):
-    """Set out = M x for a symmetric M, of which only the half below the diagonal is read: four rows at a time."""
+    """Set out = M x for a symmetric M, of which only the lower triangle is read, four rows at a time."""
     rows = M.shape[0]
     fours = rows - rows % 4
     out[:] = 0.0
@@ -87,7 +87,7 @@ def symmetric_product(M, x, out):
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
 def _add_half_row(M, i, first, x, out):
-    """Add to out what row i of a symmetric M has from column `first` up to the diagonal, and column i the same."""
+    """Add to out the products of row i of a symmetric M from column `first` to the diagonal, and of column i."""
     for c in range(first, i):
         out[i] += M[i, c] * x[c]
         out[c] += M[i, c] * x[i]
@@ -157,12 +157,12 @@ def sparse_dot(indices, values, start, stop, other_indices, other_values, other_
 
 @njit(cache=True, nogil=True)
 def subtract_rows(indices, values, start, stop, minus_start, minus_stop, out_indices, out_values):
-    """Write the difference of two sorted sparse rows to `out_*`; return its number of entries."""
+    """Write the difference of two sorted sparse rows to `out_*`, and return its number of entries."""
     i, j, count = start, minus_start, 0
     while i < stop and j < minus_stop:
         a = indices[i]
         b = indices[j]
-        # Selections instead of branches: which row comes next is a coin toss.
+        # Selections instead of branches, because the next row is unpredictable.
         plus = values[i] if a <= b else 0.0
         minus = values[j] if b <= a else 0.0
         out_indices[count] = a if a <= b else b
@@ -187,7 +187,7 @@ def subtract_rows(indices, values, start, stop, minus_start, minus_stop, out_ind
 def invert(table, smallest_pivot):
     """Turn the (r, 2r) table [M ·] into [I M⁻¹] by Gauss–Jordan elimination with row pivots.
 
-    Pivots up to `smallest_pivot` count as zero; returns False when M is singular, and the table is spoiled.
+    Pivots up to `smallest_pivot` count as zero. Returns False if M is singular, and the table is then invalid.
     """
     r = table.shape[0]
     for i in range(r):

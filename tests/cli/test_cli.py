@@ -256,7 +256,7 @@ def test_best_is_a_command_with_the_options_of_experiments(call: Any) -> None:
     assert (found["data"], found["parameters"], found["seed"]) == ("a.csv", {"minutes": 2.0}, 3)
     assert json.loads(Path("here/result.json").read_text()) == found
     help_text = call("best", "--help").out
-    assert "FILE: as rmopt data takes it." in help_text
+    assert "FILE: ratings, texts or a table, as for rmopt data." in help_text
     assert "--quiet" in help_text
 
 
@@ -317,7 +317,7 @@ def test_list_says_what_data_sets_are_and_which_plug_in_is_broken(call: Any) -> 
     assert called.status == 0
     assert "fake Compare three methods that learn nothing." in text
     assert "broken cannot be loaded: ModuleNotFoundError: No module named 'no_such_package'" in text
-    assert "Data sets: digits Load the 1797 handwritten digits" in text
+    assert "Data sets: digits 1797 handwritten digits" in text
     assert max(map(len, called.out.splitlines())) <= 80
     content = json.loads(call("list", "--json").out)
     assert [entry["name"] for entry in content["datasets"]] == ["digits"]

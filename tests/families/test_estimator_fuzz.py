@@ -98,7 +98,7 @@ def test_what_is_no_finite_number_is_refused(name: str) -> None:
 def test_a_fit_that_ends_can_predict(name: str) -> None:
     """Scores are products of what steps change: too large ones are told by fit, where the cure is at hand."""
     part = PARTS[name]
-    for step_size in 10.0 ** np.array([2, 4, 6, 60, 76, 154, 200, 308]):
+    for step_size in 10.0 ** np.array([2, 6, 76, 154, 308]):
         model = part.make(step_size=step_size)
         if outcome(Case("fit", lambda: model.fit(**part.data)))[0] == "rmopt's sentence":  # noqa: B023
             continue

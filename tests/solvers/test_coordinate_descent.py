@@ -310,7 +310,7 @@ def test_refusals_name_cause_and_cure() -> None:
     cost = LogDetTriplet(X, triplets)
     with pytest.raises(MissingCapabilityError, match="needs blocks"):
         CoordinateDescent().run(Problem(Euclidean(4, 4), cost))
-    with pytest.raises(MissingCapabilityError, match="no compiled twin"):
+    with pytest.raises(MissingCapabilityError, match="no compiled version"):
         choose_coordinate_engine(problem_of(cost), AffineExponential(), "compiled")
     mine = Loss("mine", value=lambda z, y: 0.5 * (z - y) ** 2, slope=lambda z, y: z - y)
     with pytest.raises(MissingCapabilityError, match="not one of the built-in"):

@@ -181,9 +181,9 @@ def certify(
     Notes
     -----
     S = ∇f(W) − A*(y) uses gradients alone, with the multipliers y of the constraints in closed form, and f(W) − f(W*)
-    is at most tr W · max(0, −λ_min(S)) plus |⟨S, W⟩|. A bound is only as good as the gradient, which is tested
-    against values along the eigenvector and along a random direction. A relative error of 1e-5 is refused. A smaller
-    one may pass, and a gap below it depends on the gradient: see `rmopt.checks.check_gradient`.
+    is at most tr W · max(0, −λ_min(S)) plus the size of ⟨S, W⟩. A bound is only as good as the gradient, which is
+    tested against values along the eigenvector and along a random direction. A relative error of 1e-5 is refused. A
+    smaller one may pass, and a gap below it depends on the gradient: see `rmopt.checks.check_gradient`.
 
     References
     ----------
