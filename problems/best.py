@@ -58,7 +58,7 @@ class Rival:
 
 
 def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
-    """Return the contest on ratings or counts; see `CONTESTS`."""
+    """Return the contest on ratings or counts, see `CONTESTS`."""
     low, middle, high = np.percentile(bundle.values, (0, 50, 100))
     splitter = partial(EntryKFold, random_state=run.seed)
     given: Settings = {"random_state": run.seed, "handle_unknown": "mean"}
@@ -94,7 +94,7 @@ METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "co
 
 
 def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
-    """Return the contest on texts, on rows with several labels, or on features for neighbours; see `CONTESTS`."""
+    """Return the contest on texts, on rows with several labels, or on features for neighbours, see `CONTESTS`."""
     X, several, names = bundle.X, isinstance(bundle, MultilabelBundle), getattr(bundle, "class_names", None)
     # A table of words is mostly zeros.
     if several and (sparse := csr_array(X)).nnz < WORDS * np.prod(X.shape):

@@ -3,8 +3,8 @@
 A family writes one ``experiment.py``, with a dataclass that derives from `Experiment`, which is its entry point:
 
 1. Fields are the options of ``rmopt run NAME``, declared with `problems.options`. ``known`` has the methods by name,
-   each a `Method`: a label, an unfitted estimator, and the grid for cross-validation; a user's methods join them.
-   Properties of a method are attributes of its estimator; labels and names have no effect.
+   each a `Method`: a label, an unfitted estimator, and the grid for cross-validation. A user's methods join them.
+   Properties of a method are attributes of its estimator. Labels and names have no effect.
 2. ``check()`` refuses options before data are read. ``settings()`` returns a dict for each row of the table: its
    ``method``, ``code`` and all other settings of the training except the seed.
 3. ``model(one)`` makes the estimator of a dict, with ``parameters`` and a ``seed`` in it, and ``measure(model,
@@ -172,7 +172,7 @@ class Comparison:
     ----------
     run : Run
     resume : bool or None
-        Continue from the results in the output folder; None stores none there.
+        Continue from the results in the output folder. None stores none there.
     seeds : int
         Repetitions, whose seeds are ``run.seed``, ``run.seed + 1``, and so on.
     n_jobs : int
@@ -190,8 +190,8 @@ class Comparison:
         folder = Path(run.path("cells"))
         if resume is False and (aside := set_aside(folder)) is not None:
             run.say(
-                f"Results that were in the folder are set aside as {aside.name}; to go on with them, name it "
-                f"{folder.name} again and say --resume."
+                f"Results that were in the folder are set aside as {aside.name}; to continue with them, name it "
+                f"{folder.name} again and add --resume."
             )
         memory = joblib.Memory(None if resume is None else folder, verbose=0)
         self._cached = memory.cache(_cell, ignore=["train"])
@@ -218,7 +218,7 @@ class Comparison:
         train : callable
             Maps settings, including the common ones, to a result.
         what : str
-            What the progress bar counts.
+            The unit of the progress bar.
         label : callable
             Maps settings to their name in the progress bar.
         """
@@ -301,7 +301,7 @@ class Row:
 
 
 def split(bundle: Any) -> SimpleNamespace:
-    """Return the training part X, y of a bundle and the test part X_test, y_test; y may be a table of labels."""
+    """Return the training part X, y of a bundle and the test part X_test, y_test, y may be a table."""
     y = bundle.Y if hasattr(bundle, "Y") else bundle.y
     train, test = bundle.train, bundle.test
     return SimpleNamespace(X=bundle.X[train], y=y[train], X_test=bundle.X[test], y_test=y[test])
@@ -330,9 +330,9 @@ class Experiment:
     splitter : class
         A splitter of scikit-learn for cross-validation.
     columns : mapping
-        The columns of the table, and for each the name of its standard error, or None; see `averaged`.
+        The columns of the table, and for each the name of its standard error, or None (see `averaged`).
     kept : callable
-        Maps a seed to the data, in the form of `split`; made by `settings`.
+        Maps a seed to the data, in the form of `split`, made by `settings`.
     headings : mapping
         Headings of columns that replace automatic ones.
     toy : str
@@ -540,7 +540,7 @@ class Experiment:
 
 
 def mean_and_sem(values: Iterable[Any]) -> tuple[Any, Any]:
-    """Return the mean of numbers or rows and its standard error, 0 of one; NaN where one is None."""
+    """Return the mean of numbers or rows and its standard error, 0 for one, or NaN if one is None."""
     table = np.array(list(values), dtype=float)
     return table.mean(axis=0), table.std(axis=0, ddof=len(table) > 1) / len(table) ** 0.5
 
@@ -612,7 +612,7 @@ class Difference:
 
     @property
     def margin(self) -> float:
-        """The least significant distance of the mean from 0, by Student's distribution; 0 for one seed."""
+        """The least significant distance of the mean from 0, by Student's distribution, or 0 for one seed."""
         return 0.0 if self.count == 1 else float(stdtrit(self.count - 1, 1 - CHANCE / 2)) * self.sem
 
     @property

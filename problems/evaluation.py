@@ -84,14 +84,14 @@ def evaluate_retrieval(
     Parameters
     ----------
     score_block : callable
-        Maps row numbers, shape (b,), to float scores, shape (b, n_documents), higher meaning more similar;
+        Maps row numbers, shape (b,), to float scores, shape (b, n_documents), higher meaning more similar.
         `bilinear_scores` and `cosine_scores` make such callables. Only 256 rows are held at a time.
     y : array, shape (n_documents,)
         Class labels.
     ks : sequence of int
         The positions for precision at k, at least 1.
     queries : array of int, optional
-        Row numbers of the queries; all documents by default.
+        Row numbers of the queries, by default all documents.
     n_jobs : int, optional
         Threads, -1 for all cores: `score_block` is called in several at once, and each holds a block. The result is
         the same for any number.

@@ -32,5 +32,5 @@ def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]
     except (TypeError, ValueError, IndexError) as error:
         raise InvalidInputError(
             f"cv = {shown(cv)} cannot deal {len(Y)} rows into folds ({error}); it must be a number of folds, a "
-            "splitter, None, or pairs of arrays (train, test), and where they go by groups give fit groups=."
+            "splitter, None, or pairs of arrays (train, test), and if it needs groups, give fit groups=."
         ) from error

@@ -102,7 +102,7 @@ def chosen_methods(
     Parameters
     ----------
     table : mapping
-        The experiment's methods by name; registered ones of this experiment are added.
+        The experiment's methods by name, to which its registered ones are added.
     names : str
         With commas between.
     own : list of str, optional
@@ -149,7 +149,7 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
     """
     place, _, name = text.rpartition(":")
     if not place:
-        raise InvalidInputError(f"{what} must be MODULE:NAME or FILE.py:NAME, where NAME is {wanted}.")
+        raise InvalidInputError(f"{what} must be MODULE:NAME or FILE.py:NAME for {wanted}.")
     before = set(sys.modules)
     try:
         module = _module(place)
@@ -169,7 +169,7 @@ def brought(what: str, text: str, wanted: str, make: bool = True) -> tuple[Any, 
 
 
 def _brought(name: str, text: str, can: Sequence[str]) -> Method:
-    """Import a user's method; the label defaults to the last part of its name."""
+    """Import a user's method, with the last part of its name as default label."""
     what = f"the method {name!r}"
     wanted = "a class that needs no arguments, an estimator or a problems.methods.Method"
     thing, file = brought(what, text, wanted)

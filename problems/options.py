@@ -42,7 +42,7 @@ def methods_option(names: Iterable[str]) -> Any:
 
 
 def rank_option(usual: str) -> Any:
-    """Return the option ``--rank`` of an experiment, by default empty or None; see `ranks_within`."""
+    """Return the option ``--rank`` of an experiment, by default empty or None (see `ranks_within`)."""
     about = f"Rank, or several separated by commas; by default {usual}, or less if the data allow no more."
     return Option("--rank", "--ranks", help=about)
 
@@ -78,7 +78,7 @@ def own_split(say: Callable[[str], object], data: str, bundle: Any, seeds: int) 
     said = getattr(bundle, "split_said", False)
     if not seeds and not said and data not in entry_points(group="rmopt.datasets").names:
         raise InvalidInputError(
-            f"--seeds 0: {bundle.name} does not say which rows are held out; say test=COLUMN, or take --seeds 1."
+            f"--seeds 0: {bundle.name} has no held-out rows; give test=COLUMN, or take --seeds 1."
         )
     if seeds and said:
         say(f"The rows that {bundle.name} holds out are not used; --seeds 0 takes its own split.")

@@ -57,7 +57,7 @@ class Fit:
         saved = checkpoint.exists()
         if saved and not self.resume:
             raise InvalidInputError(
-                f"{checkpoint} is of an earlier run; say --resume to go on from it, or choose another --out."
+                f"{checkpoint} is of an earlier run; add --resume to continue from it, or choose another --out."
             )
         if self.resume and not saved:
             run.say(f"There is no checkpoint in {run.out}; the run starts at the beginning.")

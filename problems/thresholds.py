@@ -64,10 +64,10 @@ def _scorer(name: str, value: Any) -> Any:
 class LabelThresholds(LabelTables, Estimator):
     """A classifier of several labels, with probabilities, and a threshold that suits a measure.
 
-    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression; then again, with the
-    expected number of the sample's other labels as a further feature. A label applies from a probability of one half
-    on, which is best for the Hamming score, or from half of the largest expected micro-F1 on, which is best for that.
-    No single threshold is good for both.
+    Scores of held-out folds are mapped to probabilities, label by label, by logistic regression, and then again, with
+    the expected number of the sample's other labels as a further feature. A label applies from a probability of one
+    half on, which is best for the Hamming score, or from half of the largest expected micro-F1 on, which is best for
+    that. No single threshold is good for both.
 
     If a label has few samples, its scores predict new samples worse than training samples, the more so the rarer it
     is. Then probabilities often rank the labels of a sample better than scores.
@@ -79,7 +79,7 @@ class LabelThresholds(LabelTables, Estimator):
     aim : {"f1", "hamming"}
         The measure for which predictions are best.
     cv : int, splitter, iterable or None
-        Folds, shuffled with a fixed seed for a number; None means 5. For a sample in several folds the last one
+        Folds, shuffled with a fixed seed for a number. None means 5. For a sample in several folds the last one
         counts. One fold, as from ``ShuffleSplit(1)``, is the cheapest, and suffices if labels are `pooled`.
     pooled : bool
         Whether all labels share the slopes, with intercepts by the log-odds of their frequency: seven numbers in all,

@@ -110,7 +110,7 @@ def step_rule(name: str, value: Any, searches: bool = False) -> Any:
 def admit(estimator: Any, X: Any, y: Any = "no_validation", *, sparse: bool = True, **how: Any) -> Any:
     """Return X, or X and y, as float64 rows: an array, or a whole and canonical CSR array.
 
-    The estimator learns or compares `n_features_in_` and `feature_names_in_`; `how` goes to ``validate_data`` of
+    The estimator learns or compares `n_features_in_` and `feature_names_in_`. `how` goes to ``validate_data`` of
     scikit-learn, whose ValueError refuses anything but a table of finite numbers.
     """
     _check_form("X", X)

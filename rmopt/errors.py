@@ -1,4 +1,4 @@
-"""The exceptions and warnings of rmopt; each message is one sentence that names the cause and the remedy."""
+"""The exceptions and warnings of rmopt, whose messages name the cause and the remedy in one sentence."""
 
 import sys
 import warnings

@@ -39,7 +39,7 @@ def write_atomically(path: Path | str, write: Callable[[IO[bytes]], object]) -> 
     """Write a file atomically by a function that fills a binary stream: a reader gets the old content or the new.
 
     A missing folder is created. A link stays a link, and a file keeps its permissions. Raises `StorageError` if the
-    disk is full or the folder is not writable; the old file is then untouched.
+    disk is full or the folder is not writable. The old file is then untouched.
     """
     temporary = None
     try:

@@ -34,7 +34,7 @@ def tall_qr(A: Array) -> tuple[Array, Array]:
 
 
 def _qr_by_gram(A: Array) -> tuple[Array, Array] | None:
-    """Return Q and R of A = Q R by the Gram matrix of A, or None where Q would lose digits."""
+    """Return Q and R of A = Q R by the Gram matrix of A, or None if Q would lose digits."""
     with np.errstate(all="ignore"):
         # It is copied to the host from A's device.
         gram = ns.to_numpy(ns.adjoint(A) @ A)
@@ -168,7 +168,7 @@ def horizontal(Y: Array, xi: Array) -> Array:
 
 
 def quotient(a: Any, b: Any, otherwise: float) -> Any:
-    """Return a/b, and another number where b is 0."""
+    """Return a/b, and another number for b = 0."""
     xp, regular = ns.namespace(b), b != 0.0
     return xp.where(regular, a / xp.where(regular, b, 1.0), otherwise)
 
@@ -206,7 +206,7 @@ def rotation(skew: Array) -> Array:
 
 
 def rotation_log(Q: Array) -> Array:
-    """Return the skew-symmetric logarithm of a rotation, from planes that it turns; exact at all angles.
+    """Return the skew-symmetric logarithm of a rotation, from planes that it turns, exact at all angles.
 
     For a unitary matrix it is skew-Hermitian. Several matrices are treated on the host, one by one.
     """

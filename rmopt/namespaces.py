@@ -24,7 +24,7 @@ _KNOWN: dict[type, Any] = {np.ndarray: np}
 
 
 def namespace(array: Any) -> Any:
-    """Return the functions for an array (see the array API standard); numpy for numbers, lists and sparse arrays."""
+    """Return the functions for an array (see the array API standard), numpy for numbers, lists and sparse arrays."""
     found = _KNOWN.get(type(array))
     return _met(array) if found is None else found
 
@@ -113,7 +113,7 @@ def dot_for(array: Any) -> Callable[[Any, Any], Any]:
 
 
 def real_dots(a: Any, b: Any, axes: int) -> Any:
-    """Return the real inner products over the last axes of one or more points; the axes stay with length 1."""
+    """Return the real inner products over the last axes of one or more points, with these axes kept at length 1."""
     xp = namespace(a)
     if xp is not np:
         return xp.sum(real(conj(a) * b), axis=tuple(range(-axes, 0)), keepdims=True)

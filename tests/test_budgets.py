@@ -26,12 +26,12 @@ ROOMS = {
     "rmopt/cli": 415,
     "rmopt/torch": 500,
     "rmopt": 17_730,
-    "problems/" + ", ".join(FAMILIES): 5_701,
+    "problems/" + ", ".join(FAMILIES): 5_703,
     "problems/data": 1_690,
-    "problems": 9_789,
+    "problems": 9_793,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_970
+ALL_LINES = 48_990
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

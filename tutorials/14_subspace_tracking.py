@@ -72,7 +72,7 @@ for size, distances in found.items():
     smooth = np.convolve(distances, np.ones(25) / 25, mode="valid")
     axes.semilogy(smooth, label=f"size {size:g}")
 axes.axvline(2000, color="grey", linestyle=":")
-axes.annotate("the subspace jumps", (2060, 1.8), fontsize="small")
+axes.annotate("the subspace jumps", (2130, 2.1), fontsize="small")
 axes.set_xlabel("vectors seen")
 axes.set_ylabel("distance to the subspace")
 axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))

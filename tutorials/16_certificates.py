@@ -214,7 +214,7 @@ right.semilogy(
 right.semilogy(np.maximum(lengths, 1e-9), "s-", label="100 rotations")
 right.set_xlabel("number")
 right.set_ylabel("singular values of Y")
-right.legend(loc="center")
+right.legend(loc="center", fontsize="small")
 figure.tight_layout()
 plt.show()
 

@@ -1,4 +1,4 @@
-"""Draws curves of growth, and times of other libraries over ours, that the benchmarks kept."""
+"""Draws curves of growth and of training, and times of other libraries over ours, that the benchmarks kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 from sphinx.application import Sphinx
 
-from problems.palette import COLOURS, MARKERS
+from problems.palette import COLOURS, MARKERS, Panel, draw_panels
 
 FLOOR = "touch loop, µs"
 # The table, its abscissa and its ordinate, and a title.
@@ -93,6 +93,45 @@ def rivals() -> Figure:
     return figure
 
 
+def agents() -> Figure:
+    """Draw figures 4 and 5b of Mishra et al. 2019: distances of neighbours, and errors of agents' subspaces."""
+    tables = kept("gossip_figures")["tables"]
+    figure = Figure(figsize=(9.5, 3.6))
+    left, right = figure.subplots(1, 2)
+    rows = [row for row in rows_of(tables["test_consensus"]) if row["step"]]
+    for place, pair in enumerate(name for name in rows[0] if ", " in name):
+        steps, gaps = [row["updates"] / 8 for row in rows], [row[pair] for row in rows]
+        left.loglog(
+            steps, gaps, color=COLOURS[place], marker=MARKERS[place], markersize=4, label=f"agents {pair}"
+        )
+    left.set(xlabel="updates of an edge", ylabel="distance of subspaces", title="MovieLens-1M")
+    left.yaxis.set_minor_formatter(NullFormatter())
+    left.set_yticks([0.5, 1.0, 2.0, 4.0], ["0.5", "1", "2", "4"])
+    for place, (part, label) in enumerate(
+        (("parkinsons-5", "Parkinsons"), ("generated-school-3", "School's shape, generated"))
+    ):
+        rows = tables["test_regressions"]["parts"][part]["rows"]
+        own = [row for row in rows if row["method"].startswith("agent")]
+        look = {
+            "color": COLOURS[place],
+            "marker": MARKERS[place],
+            "markersize": 4,
+            "capsize": 3,
+            "linestyle": "",
+        }
+        x = [int(row["method"][-1]) + 0.1 * place for row in own]
+        y, error = ([row[key] for row in own] for key in ("less Alt-Min", "± s.e.m. of the difference"))
+        right.errorbar(x, y, error, label=label, **look)
+    right.axhline(0.0, color="0.5", linewidth=1.0)
+    right.set(
+        xlabel="agent", ylabel="NMSE less Alt-Min's", title="Regressions, by the subspace of each agent"
+    )
+    for axes in (left, right):
+        axes.legend(fontsize=8)
+        axes.grid(alpha=0.3)
+    return figure
+
+
 def growth() -> Figure:
     """Draw all curves."""
     tables = kept("growth")["tables"]
@@ -102,14 +141,41 @@ def growth() -> Figure:
     return figure
 
 
+def by_time() -> Figure:
+    """Draw the precision of label ranking against seconds of training, by rank; what has none is in all panels."""
+    rows = rows_of(kept("ranking_curves")["tables"]["test_by_time"])
+    rows.sort(key=lambda row: (not row["method"].startswith("LORETA"), row["rank"] is None, row["rank"]))
+    seconds = {float(key[:-2]): key for key in rows[0] if key.endswith(" s") and key[0].isdigit()}
+    panels = []
+    for rank in dict.fromkeys(row["rank"] for row in rows if row["rank"]):
+        lines = {
+            row["method"]: [(second, row[key]) for second, key in seconds.items()]
+            for row in rows
+            if row["rank"] in (rank, None)
+        }
+        panels.append(Panel(f"seconds of training, rank {rank}", "mean average precision", lines, "x"))
+    figure = Figure(figsize=(11.0, 4.4))
+    draw_panels(
+        figure,
+        panels,
+        "Generated rows of ImageNet's shape: means of five sets to the dotted line, then one set",
+    )
+    for axes in figure.axes:
+        axes.set_xticks(list(seconds), [f"{second:g}" for second in seconds])
+        axes.minorticks_off()
+        axes.axvline(2.0, color="0.5", linewidth=1.0, linestyle=":")
+    return figure
+
+
 def draw(app: Sphinx, config: Any) -> None:
-    """Write ``growth.svg`` and ``rivals.svg``."""
+    """Write the pictures."""
     folder = Path(app.srcdir) / "_generated"
     folder.mkdir(exist_ok=True)
     with matplotlib.rc_context({"svg.hashsalt": "rmopt"}):
-        for made in (growth, rivals):
+        for made in (agents, by_time, growth, rivals):
             figure = made()
-            figure.tight_layout()
+            if figure.get_layout_engine() is None:
+                figure.tight_layout()
             figure.savefig(folder / f"{made.__name__}.svg", metadata={"Date": None})
 
 

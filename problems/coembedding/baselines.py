@@ -31,8 +31,8 @@ BASES = {
     "lr": lambda: LogisticRegression(max_iter=2000),
 }
 # The weights of the loss that cross-validation chooses from: for short and sparse rows, and for long ones.
-UNIT_CS = (0.1, 1.0, 10.0, 100.0)
-LONG_CS = (0.0001, 0.001, 0.01, 0.1)
+UNIT_CS = {"svm": (0.1, 1.0, 10.0, 100.0), "lr": (0.1, 1.0, 10.0, 100.0, 1000.0)}
+LONG_CS = {"svm": (0.00001, 0.0001, 0.001, 0.01, 0.1), "lr": (0.0001, 0.001, 0.01, 0.1, 1.0)}
 
 
 @dataclass(eq=False, repr=False)
@@ -161,12 +161,10 @@ def unit_scaling(X: Any) -> Any:
 def searched(scheme: str, base: str, seed: int, X: Any, folds: int, scoring: Any) -> GridSearchCV:
     """Return a baseline with feature scaling and C chosen by cross-validation."""
     path = "model__estimator__C" if scheme == "clr" else "model__estimator__estimator__C"
-    unit, (long, costs) = (
-        unit_scaling(X),
-        (MaxAbsScaler(), UNIT_CS) if issparse(X) else (StandardScaler(), LONG_CS),
-    )
-    steps = Pipeline([("scaling", unit), ("model", multilabel(scheme, base, seed))])
-    grid = [{"scaling": [unit], path: UNIT_CS}, {"scaling": [long], path: costs}]
+    short = unit_scaling(X), UNIT_CS[base]
+    long = (MaxAbsScaler(), UNIT_CS[base]) if issparse(X) else (StandardScaler(), LONG_CS[base])
+    steps = Pipeline([("scaling", short[0]), ("model", multilabel(scheme, base, seed))])
+    grid = [{"scaling": [scaling], path: costs} for scaling, costs in (short, long)]
     return GridSearchCV(steps, grid, scoring=scoring, cv=folds, n_jobs=-1, error_score="raise")
 
 

@@ -137,9 +137,9 @@ class LinkPrediction(PairwiseDistance):
     """A loss of the scores min(t(x), t(y)) − d(x, y) of pairs, which are positive for a link.
 
     Mirzazadeh et al. (2015), section 3, predict links by the sign of the score, with t(x) the squared distance of x
-    and an embedded threshold; they print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
-    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link,
-    h̃(min(t(x), t(y)) − d) is not convex; it costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
+    and an embedded threshold. They print no loss. Here a link costs ln(exp h̃(d − t(x)) + exp h̃(d − t(y))), the soft
+    maximum of the smooth hinges to both thresholds as in their equation 13. For a pair without a link, h̃(min(t(x),
+    t(y)) − d) is not convex. It costs h̃(½ t(x) + ½ t(y) − d), which is convex and no smaller.
 
     W = YYᵀ is p × p with p = n_features + 1: features and threshold.
 
@@ -339,7 +339,7 @@ class TagRanking(PairwiseDistance):
         least = tuple((triples.max(axis=0) + 1).tolist())
         self.counts = least if counts is None else counts
         if np.shape(self.counts) != (3,) or np.any(np.less(self.counts, least)):
-            raise InvalidInputError(f"counts = {shown(counts)} must be at least {least}, as the triples say.")
+            raise InvalidInputError(f"counts = {shown(counts)} must be at least {least}, by the triples.")
         triples = np.unique(triples.astype(np.int64), axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])

@@ -158,7 +158,7 @@ class CoembeddingClassifier(LabelTables, CertifiedEmbedder):
     Attributes
     ----------
     classes_ : array, shape (n_labels,)
-        Names of the classes; for indicators their column numbers.
+        Names of the classes, or for indicators their column numbers.
     components_ : array, shape (rank, n_features)
         Uᵀ: a sample x is embedded at U x.
     label_embedding_ : array, shape (n_labels, rank)

@@ -123,7 +123,7 @@ class LinkPredictor(CertifiedEmbedder):
         return np.column_stack(np.divmod(keys, n)), np.arange(len(keys)) < len(there)
 
     def decision_function(self, X: Any, pairs: Any) -> Array:
-        """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,); positive for a link."""
+        """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,), positive for a link."""
         Z, (x, y) = self._embedded(X), two_columns("pairs", pairs)
         if not all(side.dtype.kind in "iu" and np.isin(side, np.arange(len(Z))).all() for side in (x, y)):
             raise InvalidInputError(f"pairs must be numbers of rows of X, from 0 to {len(Z) - 1}.")
@@ -177,7 +177,7 @@ class TagModel(Estimator):
         X : array, shape (n_samples, 2)
             Names or numbers of users and items.
         y : array, shape (n_samples,)
-            Names or numbers of tags, one for each row; a post with three tags has three rows.
+            Names or numbers of tags, one for each row. A post with three tags has three rows.
         """
         check_parameters(self, self._parameters)
         validate_data(self, X, skip_check_array=True)

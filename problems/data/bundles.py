@@ -139,13 +139,13 @@ class ClassBundle(Split):
     Attributes
     ----------
     X : ndarray or csr_array, shape (n_samples, n_features)
-        Finite float64; a sparse X becomes canonical CSR (sorted, no duplicates) with int32 indices.
+        Finite float64. A sparse X becomes canonical CSR (sorted, no duplicates) with int32 indices.
     y : ndarray of int64, shape (n_samples,)
         Labels 0 .. n_classes - 1, at least two of them, every one with a sample.
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples, with both parts nonempty.
     split_said : bool
-        Whether the held-out samples were given; experiments draw others unless ``--seeds 0``.
+        Whether the held-out samples were given. Experiments draw others unless ``--seeds 0``.
     feature_names, class_names : tuple of str, optional
         The names of columns and labels.
 
@@ -189,7 +189,7 @@ class ClassBundle(Split):
         Parameters
         ----------
         seed : int
-            At least 0; equal seeds give equal splits.
+            At least 0. Equal seeds give equal splits.
         test_fraction : float
             The held-out share of every class, strictly between 0 and 1.
 
@@ -225,7 +225,7 @@ class MultilabelBundle(Split):
     test : ndarray of bool, shape (n_samples,)
         True for the held-out samples, with both parts nonempty.
     split_said : bool
-        Whether the held-out samples were given; experiments draw others unless ``--seeds 0``.
+        Whether the held-out samples were given. Experiments draw others unless ``--seeds 0``.
     feature_names, label_names : tuple of str, optional
         The names of columns.
     """
@@ -358,7 +358,7 @@ class Ratings(Bundle):
         }  # fmt: skip
 
     def odd(self) -> list[str]:
-        same = "All entries are the same: who has what is for --model implicit, ImplicitALS."
+        same = "All entries are the same: take --model implicit, ImplicitALS, for data without ratings."
         return super().odd() + [same] * bool(self.values.min() == self.values.max()) + self.zeros()
 
     def zeros(self) -> list[str]:
@@ -367,8 +367,8 @@ class Ratings(Bundle):
         if share <= ZEROS or len(others) == 0 or others.min() < 1.0:
             return []
         return [
-            f"{share:.0%} of the entries are 0, the others {others.min():g} to {others.max():g}: where 0 stands for "
-            "no rating, leave them out, for they are read as the worst."
+            f"{share:.0%} of the entries are 0, the others {others.min():g} to {others.max():g}: if 0 means no "
+            "rating, leave them out, since they count as the worst."
         ]
 
     def _oddities(self) -> dict[str, int]:

@@ -131,7 +131,7 @@ class stream:  # noqa: N801
                     form = sp.issparse(X), X.shape[1], y.dtype.kind, self.feature_names, self._label_names
                     if known not in (None, form) or self.n_features not in (None, X.shape[1]):
                         what = "other features than n_features or than before, or labels of another type"
-                        raise InvalidInputError(f"{path} has {what}; make them alike.")
+                        raise InvalidInputError(f"{path} has {what}; make them equal.")
                     if self.multilabel:
                         wide = int(y.indices.max(initial=-1)) + 1 if y.shape[1] > MOST_LABELS else y.shape[1]
                         n_labels = max(n_labels, wide)

@@ -43,7 +43,7 @@ def suffix_of(path: Path) -> str:
 
 
 def read_file(path: Path) -> Table:
-    """Read a file, or a folder of texts, as a whole; see `read_tables`."""
+    """Read a file, or a folder of texts, as a whole (see `read_tables`)."""
     [table] = read_tables(path, sys.maxsize - 1)
     return table
 
@@ -251,7 +251,7 @@ def coordinates(path: Path, matrix: Any) -> Table:
     columns = {"item": known.row + 1, "user": known.col + 1, "rating": known.data}
     table = read_frame(columns, path.name, str(path))
     many = f"Of {known.shape[0]:,} rows and {known.shape[1]:,} columns rows are taken for items, columns for users"
-    table.notes.append(f"{many}; where rows are users say user=item,item=user.")
+    table.notes.append(f"{many}; if rows are users, give user=item,item=user.")
     return table
 
 
@@ -306,7 +306,7 @@ def read_svmlight(
         Defaults to the largest number in the lines, or to the first line of extreme classification files: rows,
         features, labels.
     zero_based : bool or "auto"
-        Whether features count from 0; with "auto" if there is a feature 0.
+        Whether features count from 0. "auto" means if there is a feature 0.
     several : bool, optional
         Whether rows have several labels. By default this is detected, and only labels that occur are used.
     """
@@ -318,7 +318,7 @@ def read_svmlight(
             n_features, first, several = n_features or said, 2, several is not False
             zero_based = True if whole else zero_based
         if n_features is None and not whole:
-            raise InvalidInputError(f"{path} does not say its features; say n_features (--n-features).")
+            raise InvalidInputError(f"{path} has no number of features; give n_features (--n-features).")
         while some := list(islice(lines, rows)):
             X, labels = _parsed(path, some, first, n_features, zero_based)
             first += len(some)
@@ -359,7 +359,7 @@ def _parsed(
     for number, line in enumerate(lines if len(lines) > 1 else [], first):
         _parsed(path, [line], number, n_features, zero_based)
     row = f"'label index:value …' of finite numbers whose indices rise and stay below {n_features or MOST_LABELS}"
-    cure = "repair it, say n_features (--n-features), or zero_based=False (--one-based)"
+    cure = "repair it, or give n_features (--n-features) or zero_based=False (--one-based)"
     raise InvalidInputError(f"line {first} of {path} is no row {row}; {cure}.")
 
 

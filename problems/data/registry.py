@@ -148,7 +148,7 @@ def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
     roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
     if "text" not in roles:
         wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
-        raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; say which.")
+        raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; name them.")
     texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
     return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
 

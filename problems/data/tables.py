@@ -155,14 +155,14 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     known = {"drop"} | {role for one in KINDS for role in one.needs + one.may}
     if foreign := set(said) - known - set(OPTIONS):
         sayable = ", ".join([*sorted(known), *OPTIONS])
-        strange = f"{', '.join(sorted(foreign))} is nothing that can be said"
-        raise InvalidInputError(f"{strange}; of {table.source} say {sayable}.")
+        strange = f"{', '.join(sorted(foreign))} is not a known option"
+        raise InvalidInputError(f"{strange}; for {table.source} give {sayable}.")
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
     given = {role: chosen(table, role, said[role]) for role in said if role in known}
     every = [name for names in given.values() for name in names]
     if len(set(every)) < len(every):
-        raise InvalidInputError(f"a column of {table.source} is said to mean several things; say one.")
+        raise InvalidInputError(f"a column of {table.source} has several meanings; give one.")
     table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])))
     table.options = {name: str(said[name]) for name in OPTIONS if name in said}
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
@@ -177,7 +177,7 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         raise InvalidInputError(f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; {cure}.")
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
     command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
-    means = f"what the columns of {table.source} mean: {table.listed()}; say which is {needs}"
+    means = f"what the columns of {table.source} mean: {table.listed()}; name {needs}"
     raise InvalidInputError(f"it is not clear {means}, as in {command}. {' '.join(table.notes)}".rstrip())
 
 
@@ -209,7 +209,7 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
         found = [name for name in free if MEANT.get(plain(name)) == role]
         if len(found) > 1:
             many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
-            raise InvalidInputError(f"{many}; say {role}={found[0]}, or another.")
+            raise InvalidInputError(f"{many}; give {role}={found[0]}, or another.")
         if role == "label" and not found and TaskBundle not in kind.bundles:
             found = [name for name in free if name.lower().startswith("label_")]
         if found:
@@ -268,7 +268,7 @@ def names_in(table: Table, name: str) -> tuple[Array, Array]:
         raise table.wrong(name, many, gaps)
     known, numbered = np.unique(found, return_inverse=True)
     if merged := len(found) - len(known):
-        alike = "spaces at the ends or signs that cannot be seen alone told them apart"
+        alike = "they differed only in outer spaces or invisible characters"
         table.notes.append(f"{merged:,} name{'s' * (merged > 1)} in {name} became one with another: {alike}.")
     return known, numbered[codes]
 
@@ -280,14 +280,14 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         table = replace(table, frame=table.frame.assign(rating=1.0), options={"duplicates": "sum"})
         roles = {"user": roles["user"], "item": roles["item"], "rating": ["rating"]}
     [rating] = roles["rating"]
-    values = numbers_in(table, [rating], "say which column holds numbers, as rating=COLUMN")[:, 0]
+    values = numbers_in(table, [rating], "name a column of numbers, as rating=COLUMN")[:, 0]
     zero, rest = values == 0.0, np.unique(values[values != 0.0])
     if table.options.get("zeros") and rest.size:
         table, values = replace(table, frame=table.frame[~zero]), values[~zero]
         table.notes.append(f"{zero.sum():,} ratings of 0 were left out.")
     elif zero.any() and rest.size and rest[0] > np.diff(rest).max(initial=0.0):
         many = f"{zero.sum():,} of {len(zero):,} ratings are 0, and the others {rest[0]:g} to {rest[-1]:g}"
-        table.notes.append(f"{many}; say zeros=missing where 0 means that there is no rating.")
+        table.notes.append(f"{many}; give zeros=missing if 0 means no rating.")
     (users, columns), (items, rows) = (names_in(table, roles[role][0]) for role in ("user", "item"))
     note_unused(table, roles)
     times = times_in(table, roles["time"][0]) if "time" in roles else None
@@ -298,7 +298,7 @@ def ratings(table: Table, roles: Roles) -> Ratings:
         twice = groups.transform("nunique") > 1
         if how not in DUPLICATES and (how or (times is None and twice.any())):
             many = f"has {again:,} rating{'s' * (again > 1)} of an item by a user who has one, as ROW"
-            cure = "leave one of each, say duplicates=sum, mean or last, or time=COLUMN for the newest"
+            cure = "leave one of each, or give duplicates=sum, mean or last, or time=COLUMN for the newest"
             raise table.wrong(rating, f"{many}; {cure}", twice)
         same = "all with the same value" if times is None else "the newest was kept"
         table.notes.append(f"{again:,} came again for a user and an item: {DUPLICATES.get(how, same)}.")
@@ -332,7 +332,7 @@ def times_in(table: Table, name: str) -> Array:
             words = table.frame[name].str.replace(r"^(\d\d?)\.(\d\d?)\.(\d{4})", r"\3-\2-\1", regex=True)
             values = pd.to_datetime(words, format="ISO8601", errors="coerce", utc=True)
             if words.str.contains(r"[zZ]$|[tT ].*[-+]").nunique() > 1:
-                raise InvalidInputError(f"{name} has dates with and without a time zone; write all alike.")
+                raise InvalidInputError(f"{name} has dates with and without a time zone; use one form.")
     if (odd := values.isna().to_numpy()).any():
         shown = example(table.frame[name].iloc[int(np.argmax(odd))])
         must = "must hold times: numbers, or dates such as 2024-12-31, 2024-12-31 09:30 or 31.12.2024"
@@ -417,13 +417,13 @@ def check_classes(table: Table, name: str, known: Array, y: Array) -> None:
     numbers = pd.to_numeric(pd.Series(known), errors="coerce")
     if (numbers % 1 > 0).any() or (len(known) > 20 and 2 * len(known) > len(y)):
         many = f"{len(known):,} different values in {len(y):,} rows: no classes"
-        raise InvalidInputError(f"{name} of {table.source} has {many}; say which are, as label=COLUMN.")
+        raise InvalidInputError(f"{name} of {table.source} has {many}; name the classes, as label=COLUMN.")
     for sign in "|;,":
         words = [parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(labels) > 1 for labels in words])
         if lists.any() and sum(map(len, words)) > len({label for labels in words for label in labels}):
             many = f"{lists[y].sum():,} of {len(y):,} labels in {name} hold {sign} as lists do; each list is a class"
-            table.notes.append(f"{many}; say label={name},split={sign} for several labels.")
+            table.notes.append(f"{many}; give label={name},split={sign} for several labels.")
 
 
 def parts(word: str, sign: str) -> list[str]:
@@ -442,7 +442,7 @@ def flags(table: Table, name: str, must: str) -> Array:
 def tasks(table: Table, roles: Roles) -> TaskBundle:
     """Return related regressions."""
     task = names_in(table, roles["task"][0])[1].astype(np.int64)
-    y = numbers_in(table, roles["label"], "say which column holds the target, as label=COLUMN")[:, 0]
+    y = numbers_in(table, roles["label"], "name the column of the target, as label=COLUMN")[:, 0]
     X, names = features_of(table, roles)
     X = X.toarray() if issparse(X) else X
     return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))

@@ -26,7 +26,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     Parameters
     ----------
     X : sparse or dense array, shape (n_samples, n_features)
-        Term counts; a term is present if its count is positive.
+        Term counts. A term is present if its count is positive.
     y : array, shape (n_samples,)
         Class labels, at least two different ones.
 
@@ -68,7 +68,7 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
 def informative_unit_rows(
     bundle: ClassBundle, n_features: int = 0, *, sublinear: bool = False
 ) -> ClassBundle:
-    """Return the bundle with its most informative columns and rows of length 1; counts are weighted by tf-idf.
+    """Return the bundle with its most informative columns and rows of length 1, with counts weighted by tf-idf.
 
     Among equal gains (to 12 decimals) the first column comes first. Terms and weights come from the training part
     alone: the idf of a term in d of n training documents is log((1 + n) / (1 + d)) + 1. Columns are in order of
@@ -81,7 +81,7 @@ def informative_unit_rows(
         their rows scaled. Data with negative numbers are measurements, which are neither present nor absent, and keep
         their columns.
     n_features : int
-        Number of columns, by information gain on the training part; 0 means all.
+        Number of columns, by information gain on the training part. 0 means all.
     sublinear : bool
         Use 1 + log(count) instead of the count.
 

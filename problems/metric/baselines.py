@@ -122,9 +122,9 @@ class BoostMetric(TripletLearner):
     """A metric as a sum of rank-one matrices found by boosting (Shen et al. 2012).
 
     Minimises log Σ exp(−⟨A_t, W⟩) + v tr W with A_t = (q − n)(q − n)ᵀ − (q − p)(q − p)ᵀ. Each weak learner is u uᵀ
-    for the leading eigenvector u of Σ_t p_t A_t, where p_t ∝ exp(−⟨A_t, W⟩); its weight solves a
-    one-dimensional equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1). The weights of earlier
-    learners stay fixed, so that it ends above the minimum, by some percent unless v is small.
+    for the leading eigenvector u of Σ_t p_t A_t with p_t ∝ exp(−⟨A_t, W⟩), and its weight solves a one-dimensional
+    equation (Shen, Kim, Liu, Wang and van den Hengel 2012, Algorithm 1). The weights of earlier learners stay fixed,
+    so that it ends above the minimum, by some percent unless v is small.
 
     Parameters
     ----------

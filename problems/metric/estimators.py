@@ -179,8 +179,8 @@ class CometMetric(TripletLearner):
 
     Minimises the mean loss of qᵀW(p − n) over triplets (query, positive, negative), minus α log det W, plus
     β/2 ‖W‖². Each step moves one row and column of W within a known bound, so W stays positive definite without a
-    projection. With classes, W may also compare distances of near rows, starting from linear discriminant analysis;
-    cross-validation chooses between them. Features should be standardised, or rows of counts scaled to unit length.
+    projection. With classes, W may also compare distances of near rows, starting from linear discriminant analysis.
+    Cross-validation chooses between them. Features should be standardised, or rows of counts scaled to unit length.
 
     Parameters
     ----------
@@ -195,9 +195,9 @@ class CometMetric(TripletLearner):
         Equal integers give identical results.
     alpha : float
     beta : float or None
-        Weights of the barrier and of ‖W‖²/2, relative to the mean loss; β must be positive. None means 10⁻⁵ times the
-        square of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X has no effect. The smaller
-        α, the more epochs the minimum takes; with α = 0 it may not be reached.
+        Weights of the barrier and, positive, of ‖W‖²/2, relative to the mean loss. None means 10⁻⁵ times the square
+        of the mean of ‖x‖², or with "distance" of ‖x − x̄‖², so that the scale of X has no effect. The smaller α, the
+        more epochs the minimum takes. With α = 0 it may not be reached.
     sparsity : float
         Weight of Σ_k ‖row k without its diagonal entry‖: entire features lose their links to the others. A step uses
         the term of its own feature alone, so the descent stays slightly above the minimum, and ends by its budget.

@@ -29,8 +29,8 @@ class LabelRanking(FiniteSum):
     """Σᵢ Σ_{y true for i} [(W xᵢ)_ȳ − (W xᵢ)_y + 1]₊ with ȳ the best-scored wrong label of row i.
 
     The multilabel hinge of Shalit et al. (2012), §7.2.1. Its subgradient for one row x is g xᵀ with
-    g = d·e_ȳ − Σ e_y over the d true labels that violate the margin; the paper prints rows that are neither
-    rank-one nor a subgradient. Rows without labels, or with all of them, have no loss.
+    g = d·e_ȳ − Σ e_y over the d true labels that violate the margin. The paper prints rows that are neither rank-one
+    nor a subgradient. Rows without labels, or with all of them, have no loss.
 
     Parameters
     ----------

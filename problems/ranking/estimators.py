@@ -131,7 +131,7 @@ class LoretaLabelRanker(Loreta):
         As in `problems.similarity.LoretaSimilarity`.
     init : {"zero", "identity", "gaussian"}
         The start: the first 2·rank subgradients from the zero matrix, a zero-padded identity, or a product of two
-        random matrices (§7.2.1); these two are divided by the root of the mean of ‖x‖².
+        random matrices (§7.2.1). These two are divided by the root of the mean of ‖x‖².
     n_epochs : int
         Passes over the rows.
     sampling : {"warp", "exact"}
@@ -194,7 +194,7 @@ class LoretaLabelRanker(Loreta):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-            Indicators: 1 where a label is true, and 0 elsewhere.
+            Indicators: 1 for true labels, and 0 for others.
         """
         seed = begin(self)
         truth, parts = self._parts(X, Y, self.n_epochs, seed, afresh=True, grows=False)
@@ -406,7 +406,7 @@ class LowRankLogisticRegression(LabelTables, BatchLearner):
         ----------
         X : array or sparse matrix, shape (n_samples, n_features)
         Y : array or sparse matrix, shape (n_samples, n_labels)
-            Indicators: 1 where a label is true, and 0 elsewhere.
+            Indicators: 1 for true labels, and 0 for others.
         """
         seed = begin(self)
         X = as_rows(admit(self, X), "X")

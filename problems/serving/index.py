@@ -93,7 +93,7 @@ class SimilarityIndex:
     embeddings : array or memmap of float32, shape (n_documents, rank)
         The score of a query and a document is the inner product of their embeddings.
     names : sequence, optional
-        Names or numbers of the documents, which may repeat; by default their row numbers.
+        Names or numbers of the documents, which may repeat. Defaults to their row numbers.
     texts : sequence of str, optional
         The documents themselves, shown by `rmopt serve`.
     vectorizer : object, optional

@@ -96,7 +96,7 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     title : str
         The heading of the page.
     hosts : sequence of str
-        The accepted host names, ``*`` for any; by default this machine's names for itself.
+        The accepted host names, ``*`` for any. Defaults to this machine's names for itself.
 
     Returns
     -------

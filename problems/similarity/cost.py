@@ -22,7 +22,7 @@ class ContrastiveSum(RowBatches):
     """The mean loss over the documents of a batch, each compared with the others of the batch.
 
     A stream: a batch is contrasted within itself, so that there is no sum over all documents. A term is a document
-    and a number; the first number of a batch seeds the choice of words left out.
+    and a number. The first number of a batch seeds the choice of words left out.
     """
 
     remedy = "take Euclidean(n_features, rank)"

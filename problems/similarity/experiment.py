@@ -61,7 +61,7 @@ class SimilarityLearner(Learner):
     retraction, engine
         Further arguments of the solver, or None if it has no choice.
     rank, max_iter, init, random_state
-        See `LoretaSimilarity`; a method of full rank starts at the identity.
+        See `LoretaSimilarity`. A method of full rank starts at the identity.
     """
 
     manifold: Callable[[int, int], Manifold]

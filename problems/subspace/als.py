@@ -53,7 +53,7 @@ Solve = Callable[["Side", Array, Any], tuple[Array, Array]]
 class Regressed(NamedTuple):
     """The result of a half sweep for each column: factors with random numbers, their mean, and inner products.
 
-    Shapes (n, d), (n, d) and (n, 3); the first factor is the effect. The products are those of residuals with
+    Shapes (n, d), (n, d) and (n, 3). The first factor is the effect. The products are those of residuals with
     themselves, of residuals with the factors' part beyond the effects, and of that part with itself.
     """
 
@@ -175,7 +175,7 @@ class BiasedALS(PointCompletion):
     Parameters
     ----------
     rank : int
-        The rank; 0 means effects alone.
+        The rank. 0 means effects alone.
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
@@ -262,9 +262,9 @@ class ImplicitALS(PointCompletion):
     A known entry with a value r > 0, a count or a confidence, means yes with a weight of 1 + α f(r). All other
     entries mean no with a weight of 1. Minimises Σ c_ij (p_ij − u_i · w_j)² over all entries, p = 1 for yes and 0 for
     no, plus λ Σ_i n_i^q ‖u_i‖² + λ Σ_j n_j^q ‖w_j‖² for n_i known entries in row i. A stored zero means no as well,
-    but counts as known and is not recommended; ``eliminate_zeros()`` removes such zeros. A half sweep makes three
+    but counts as known and is not recommended. ``eliminate_zeros()`` removes such zeros. A half sweep makes three
     steps of conjugate gradients in each row, in single precision: O(N k + (m + n) k²) for N known entries at rank k,
-    without visits to the others. Predictions are scores, mostly from 0 to 1, for use in `recommend`; `score` is the
+    without visits to the others. Predictions are scores, mostly from 0 to 1, for use in `recommend`. `score` is the
     nDCG of ten recommendations.
 
     A few very large counts would dominate the objective. So f damps them: with BM25 a count's weight grows up to a
@@ -277,7 +277,7 @@ class ImplicitALS(PointCompletion):
     limits : (float, float), optional
         Predictions are clipped to them.
     handle_unknown : {"error", "mean"}
-        How to treat rows and columns unknown to `fit`; "mean" predicts 0, with a warning.
+        How to treat rows and columns unknown to `fit`. "mean" predicts 0, with a warning.
     random_state : int, RandomState or None
         The source of the start. Equal integers give identical results, with any number of threads.
     weights : {"bm25", "log", "counts", "ones"}
@@ -355,8 +355,8 @@ class ImplicitALS(PointCompletion):
         counts = table.data[table.data > 0.0]
         if table.data.min() < 0.0 or len(counts) == 0:
             raise InvalidInputError(
-                f"values run from {table.data.min():g} to {table.data.max():g}; they must say how often or how "
-                "surely: numbers from 0, some of them above. Leave out what was disliked."
+                f"values run from {table.data.min():g} to {table.data.max():g}; they must be counts or confidences: "
+                "numbers from 0, some of them above. Leave out disliked entries."
             )
         self.weighing_ = self.weights if counts.min() < counts.max() else "ones"
         if self.weighing_ == "counts" and counts.max() > SKEWED * counts.mean():

@@ -111,8 +111,8 @@ class GibbsSampler:
 
     An entry is b_i + c_j + u_i · w_j and noise of precision α (Salakhutdinov and Mnih 2008). The rows (b_i, u_i) are
     normal with a mean and a precision that have a normal-Wishart prior, and so are the columns (c_j, w_j); α has a
-    gamma prior. The priors are in units where entries have mean 0 and a standard deviation of 1. There are effects as
-    in myfm, but here all numbers of a row are drawn together.
+    gamma prior. The priors are for entries with mean 0 and standard deviation 1. There are effects as in myfm, but
+    here all numbers of a row are drawn together.
 
     If rows have features f_i, the mean of a row is μ + Bᵀ f_i as in Macau (Simm et al. 2017), and the rows of B are
     normal with mean 0 and precision λ Λ, with Λ the precision of the factors and λ with a gamma prior. The rows of B

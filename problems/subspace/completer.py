@@ -56,8 +56,8 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
     """Measure the n rows with the highest scores in each column, without the known ones."""
     if held_out.data.min(initial=0.0) < 0.0:
         raise InvalidInputError(
-            f"held-out entries run from {held_out.data.min():g}, and each counts as one that a list should hold; "
-            "leave out those below 0, and what else was disliked."
+            f"held-out entries run from {held_out.data.min():g}, and lists should contain each of them; leave out "
+            "those below 0 and other disliked ones."
         )
     discounts = 1.0 / np.log2(np.arange(2.0, n + 2.0))
     measures = []
@@ -71,7 +71,7 @@ def ranked_lists(scores: Callable[[int], Array], known: sp.csc_array, held_out: 
             measures.append((hits.sum() / n, hits.sum() / len(wanted), gain))
     if not measures:
         raise InvalidInputError(
-            "nothing is held out: all entries are 0, or were seen by fit; give others that should be recommended."
+            "nothing is held out: all entries are 0, or known to fit; give others that should be recommended."
         )
     precision, recall, ndcg = np.mean(measures, axis=0).tolist()
     return Ranked(precision, recall, ndcg, len(measures))
@@ -125,7 +125,7 @@ class CompletionModel(Saved, Estimator):
 
     @abstractmethod
     def _values(self, rows: Array, columns: Array) -> Array:
-        """Return predictions for pairs; m and n mean an unknown row and column."""
+        """Return predictions for pairs, with m and n for an unknown row and column."""
 
     @abstractmethod
     def _factors(self) -> tuple[Array, Array]:
@@ -235,8 +235,8 @@ class CompletionModel(Saved, Estimator):
         m, n = self.known_.shape
         if mean and (unseen := int(np.sum((rows == m) | (columns == n)))):
             warn(
-                f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, "
-                "with what is known of the other one."
+                f"{unseen} of {len(rows)} pairs have a row or a column that fit did not see; they get the mean, with "
+                "the known part of the other one."
             )
         return rows, columns
 
@@ -411,7 +411,7 @@ class CompletionModel(Saved, Estimator):
         ratings, y : as in `rmse`
             Held-out entries that lists should contain. Those known to `fit` do not count, nor do those of unknown
             rows and columns with ``handle_unknown="mean"``. Leave out disliked entries, for example ratings below 4
-            of 5; negative numbers are refused.
+            of 5. Negative numbers are refused.
         n : int
             The length of a list.
 
@@ -447,7 +447,7 @@ class CompletionModel(Saved, Estimator):
         return float(np.sqrt(np.mean(gaps**2)))
 
     def _entries(self, ratings: Any, y: Any) -> tuple[Array, Array, Array]:
-        """Return numbers of rows and columns, and values; see `_pairs`."""
+        """Return numbers of rows and columns, and values (see `_pairs`)."""
         check_is_fitted(self, "known_")
         if y is not None:
             rows, columns = self._pairs(ratings)
@@ -505,7 +505,7 @@ class CompletionModel(Saved, Estimator):
 class PointCompletion(CompletionModel):
     """A matrix as mean + effects of row and column + u_i · w_j, as point estimates.
 
-    A subclass sets the attributes in `_learn`; U and W are `components_` and `weights_`.
+    A subclass sets the attributes in `_learn`. U and W are `components_` and `weights_`.
     """
 
     _arrays: ClassVar = {

@@ -16,7 +16,7 @@ from problems.threads import in_pieces
 from problems.validation import table_of_numbers
 from rmopt.core import AgentSum, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer, number, numbers, sequence
+from rmopt.core.arguments import integer, number, numbers, one_of, sequence
 from rmopt.core.matrices import sound
 from rmopt.core.memo import Memo
 from rmopt.linalg import scaled_inverse
@@ -25,6 +25,8 @@ Task = tuple[Array, Array]
 
 # Pieces of columns that may run in parallel, in a fixed number, so that rounding does not depend on the machine.
 PIECES = 8
+# The entries that λ draws to 0.
+PENALTIES = ("unknown", "all")
 # Gathering a row of U for an entry takes as long as this many products.
 GATHERED = 200
 
@@ -129,7 +131,7 @@ class MatrixCompletion(OwnedData):
 
     Mishra et al. 2019, equations 9 to 12; Boumal and Absil 2015. W has a closed form, column by column:
     ((1 − 2λ) Σ u_i u_iᵀ + 2λ UᵀU) w_j = Σ y_ij u_i, the sums over the known entries i of column j. The Euclidean
-    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW; the paper's Table 1 omits the second term, and the third
+    gradient is (P_Ω(U Wᵀ − Y) − 2λ P_Ω(U Wᵀ)) W + 2λ U WᵀW. The paper's Table 1 omits the second term, and the third
     is normal to the tangent space of `Grassmann`. The columns are divided evenly among agents.
 
     Parameters
@@ -141,6 +143,8 @@ class MatrixCompletion(OwnedData):
         Number of agents, with consecutive, nearly equal shares of the columns.
     lam : float
         λ, from 0 to below ½, which draws unknown entries towards 0.
+    penalty : {"unknown", "all"}
+        With "all", λ ‖U Wᵀ‖² instead of the second term, which draws known entries towards 0 too.
 
     Raises
     ------
@@ -160,10 +164,11 @@ class MatrixCompletion(OwnedData):
     (True, True)
     """
 
-    def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0) -> None:
+    def __init__(self, ratings: Any, n_agents: int = 1, lam: float = 0.0, penalty: str = "unknown") -> None:
         parts = ratings if isinstance(ratings, Mapping) else dealt(ratings, n_agents)
         parts = {agent: known_entries(part) for agent, part in parts.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, below=0.5))
+        self.weight = 1.0 - 2.0 * lam * (one_of("penalty", penalty, PENALTIES) == "unknown")
 
     def residual_sum(self, point: Array, agent: int) -> tuple[float, int]:
         """Return ‖P_Ω(U Wᵀ − Y)‖² of an agent, and the number of its known entries."""
@@ -178,7 +183,7 @@ class MatrixCompletion(OwnedData):
         inner = W, *_ = np.empty((n, r)), np.empty((n * keep, r, r)), np.empty(part.nnz * keep)
         cuts = self._cuts(part)
         parts = np.zeros((len(cuts) - 1, *U.shape))
-        given = part.known, U, U.T @ U, self.lam
+        given = part.known, U, U.T @ U, self.lam, self.weight
 
         def solve(i: int, first: int, last: int) -> tuple[float, int]:
             return kernels.solve_piece(*given, first, last, inner, parts[i])
@@ -207,7 +212,7 @@ class MatrixCompletion(OwnedData):
         part = self.parts[agent]
         cuts, turned = self._cuts(part), E.T @ U
         rates, parts = np.empty_like(solved.W), np.zeros((len(cuts) - 1, *U.shape))
-        given = part.known, U, turned + turned.T, self.lam
+        given = part.known, U, turned + turned.T, self.lam, self.weight
 
         def turn(i: int, first: int, last: int) -> None:
             kernels.turn_piece(*given, first, last, solved.inner, E, rates, parts[i])
@@ -318,9 +323,9 @@ def predictions(U: Array, W: Array, rows: Array, columns: Array) -> Array:
 class MultitaskFeatures(OwnedData):
     """Σ_t min over w_t of ½ ‖X_t U w_t − y_t‖² + λ ‖w_t‖², a function of the span of U (m × r).
 
-    Mishra et al. 2019, equation 14; the paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
-    gradient Σ X_tᵀ(X_t U w_t − y_t) w_tᵀ is that of equation 14. The inner solution is
-    (UᵀX_tᵀX_t U + 2λ I) w_t = UᵀX_tᵀ y_t.
+    Mishra et al. 2019, equation 14. The paper's equations 15 and 16 leave λ ‖w_t‖² out of the outer cost, but its
+    gradient Σ X_tᵀ(X_t U w_t − y_t) w_tᵀ is that of equation 14. The inner solution is (UᵀX_tᵀX_t U + 2λ I) w_t =
+    UᵀX_tᵀ y_t.
 
     Parameters
     ----------

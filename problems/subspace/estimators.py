@@ -10,12 +10,12 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from problems.subspace.completer import PointCompletion
-from problems.subspace.cost import KnownEntries, MatrixCompletion
+from problems.subspace.cost import PENALTIES, KnownEntries, MatrixCompletion
 from problems.subspace.training import GossipPlan, gossip
 from problems.validation import file_path
 from rmopt.core import Problem
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import bounded, flag, integer, number, optional
+from rmopt.core.arguments import bounded, flag, integer, number, one_of, optional
 from rmopt.core.streams import Stream, generator
 from rmopt.linalg import lanczos_svd
 from rmopt.manifolds import Grassmann
@@ -30,6 +30,7 @@ class CompletionEstimator(PointCompletion):
 
     _: KW_ONLY
     lam: Annotated[float, bounded(number, least=0, below=0.5)] = 0.01
+    penalty: Annotated[str, bounded(one_of, PENALTIES)] = "unknown"
 
     n_agents = 1
 
@@ -40,7 +41,7 @@ class CompletionEstimator(PointCompletion):
     def _learn(self, table: KnownEntries, seed: int) -> None:
         self.mean_ = float(table.data.mean())
         n_agents = self.n_agents or min(N_AGENTS, table.shape[1])
-        tasks = MatrixCompletion(table.with_values(table.data - self.mean_), n_agents, self.lam)
+        tasks = self._tasks(table, n_agents)
         basis = self.learn(tasks, seed)
         empty = np.bincount(table.indices, minlength=len(basis)) == 0
         if basis[empty].any():
@@ -51,8 +52,10 @@ class CompletionEstimator(PointCompletion):
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 
     def _solved(self, table: KnownEntries) -> tuple[Array, Array]:
-        tasks = MatrixCompletion(table.with_values(table.data - self.mean_), 1, self.lam)
-        return tasks.weights(self.components_, 0), np.zeros(table.shape[1])
+        return self._tasks(table, 1).weights(self.components_, 0), np.zeros(table.shape[1])
+
+    def _tasks(self, table: KnownEntries, n_agents: int) -> MatrixCompletion:
+        return MatrixCompletion(table.with_values(table.data - self.mean_), n_agents, self.lam, self.penalty)
 
 
 @dataclass(eq=False, repr=False)
@@ -66,13 +69,15 @@ class GossipMatrixCompletion(CompletionEstimator):
         Number of agents, with nearly equal shares of consecutive columns. None means 5, at most the number of
         columns.
     rho : float or "auto"
-        Weight ρ of the agreement; "auto" means a tenth of the agents' mean curvature.
+        Weight ρ of the agreement. "auto" means a tenth of the agents' mean curvature.
     limits, handle_unknown : optional
         As in `RTRMC`.
     random_state : int, RandomState or None
         Equal integers give identical results.
     lam : float
         λ, which draws unknown entries towards 0.
+    penalty : {"unknown", "all"}
+        The entries that λ draws towards 0.
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
         The links between agents.
@@ -90,7 +95,7 @@ class GossipMatrixCompletion(CompletionEstimator):
     Attributes
     ----------
     components_, weights_, mean_, row_effects_, column_effects_
-        As of `RTRMC`; the basis is that of the Fréchet mean of the agents' subspaces.
+        As of `RTRMC`. The basis is that of the Fréchet mean of the agents' subspaces.
     known_, row_names_, column_names_
         As of `RTRMC`.
     agents_ : Parts
@@ -183,13 +188,15 @@ class RTRMC(BatchCompletion):
         The least and the largest possible value of an entry, such as `limits` of a bundle: predictions are clipped to
         them, and other entries are refused.
     handle_unknown : {"error", "mean"}
-        How to treat rows and columns unknown to `fit`; "mean" predicts the mean, with a warning.
+        How to treat rows and columns unknown to `fit`. "mean" predicts the mean, with a warning.
     random_state : int, RandomState or None
         The source of the truncated SVD's start. Equal integers give identical results.
     lam : float
         λ, from 0 to below ½, which draws unknown entries towards 0.
+    penalty : {"unknown", "all"}
+        The entries that λ draws towards 0.
     max_iter : int
-        The largest number of iterations; `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
+        The largest number of iterations. `n_iter_` is the actual one. 15 suffice for ratings. Entries without noise
         need more for a fit to rounding.
     tol : float
         Stop when the gradient is this short, relative to its length at the start.
@@ -207,7 +214,7 @@ class RTRMC(BatchCompletion):
     row_names_, column_names_ : array, shape (m,) and (n,)
         The names of rows and columns, or their numbers if `fit` got no names.
     known_ : sparse array, shape (m, n)
-        True where an entry is known; `recommend` leaves these out.
+        True for known entries; `recommend` leaves these out.
     n_iter_ : int
 
     See Also
@@ -244,7 +251,7 @@ class RCGMC(BatchCompletion):
 
     Parameters
     ----------
-    rank, limits, handle_unknown, random_state, lam, max_iter, tol : optional
+    rank, limits, handle_unknown, random_state, lam, penalty, max_iter, tol : optional
         As in `RTRMC`.
 
     Attributes

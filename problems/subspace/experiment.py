@@ -98,8 +98,8 @@ class Completion(Experiment):
         kinds = {getattr(kind.estimator, "_rates", True) for kind in self.chosen.values()}
         if len(kinds) > 1:
             raise InvalidInputError(
-                "implicit, neighbors and popular make lists for who has what, and other --methods predict ratings; "
-                "compare them in runs of their own."
+                "implicit, neighbors and popular make lists from views or purchases, and other --methods predict "
+                "ratings; compare them in separate runs."
             )
         self.lists = kinds == {False}
         self.columns = {"ndcg" if self.lists else "test_rmse": "sem", "disagreement": None}
@@ -109,8 +109,8 @@ class Completion(Experiment):
         bundle = self.bundle
         if bundle.values.min() == bundle.values.max() and not self.lists:
             raise InvalidInputError(
-                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; say "
-                "--methods popular,neighbors,implicit, which learn who has what."
+                f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; take "
+                "--methods popular,neighbors,implicit, for data without ratings."
             )
         share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
         self.ranks = options.ranks_within(self.run.say, self.rank, usual_rank, min(bundle.shape) - 1)

@@ -42,6 +42,7 @@ def agent_sums(n_agents: int) -> dict[str, AgentSum]:
     return {
         "completion": MatrixCompletion(ratings, n_agents),
         "completion-ridge": MatrixCompletion(ratings, n_agents, lam=0.1),
+        "completion-all": MatrixCompletion(ratings, n_agents, lam=0.1, penalty="all"),
         "multitask": MultitaskFeatures(tasks, n_agents),
         "multitask-ridge": MultitaskFeatures(tasks, n_agents, lam=0.3),
     }

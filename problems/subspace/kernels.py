@@ -1,8 +1,9 @@
 """Compiled passes over the known entries of a matrix, one column after the other.
 
-For column j with known rows i and values y, the inner solution w solves A w = B y with A = (1 − 2λ) B Bᵀ + 2λ M,
-where the columns of B are the rows u_i of U, and M = UᵀU. The columns are independent: they are cut into pieces that
-may run in parallel, each with its own sums, so that the number of pieces, not of threads, determines the rounding.
+For column j with known rows i and values y, the inner solution w solves A w = B y with A = α B Bᵀ + 2λ M, where the
+columns of B are the rows u_i of U, and M = UᵀU; α = 1 − 2λ, or 1 with a penalty on all entries. The columns are
+independent: they are cut into pieces that may run in parallel, each with sums of its own, so that the number of
+pieces, not of threads, determines the rounding.
 
 The entries come as `known`, indptr, rows and values of a CSC array, and the results as `inner`, W with the Cholesky
 factors of the systems and the residuals, which are not stored if there is no space.
@@ -103,7 +104,7 @@ def _solve_back(L, x):
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
-def solve_piece(known, U, gram, lam, first, last, inner, G):
+def solve_piece(known, U, gram, lam, weight, first, last, inner, G):
     """Solve the columns first … last − 1, and add their part of the gradient to G.
 
     Returns the cost of these columns and the number of a column that has no unique solution, or −1.
@@ -114,7 +115,7 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
     longest = _longest(indptr, first, last)
     B, z = np.empty((r, longest)), np.empty(longest)
     A, w = np.empty((r, r)), np.empty(r)
-    keep, weight, total = factors.shape[0] > 0, 1.0 - 2.0 * lam, 0.0
+    keep, total = factors.shape[0] > 0, 0.0
     for j in range(first, last):
         begin, end = indptr[j], indptr[j + 1]
         count = end - begin
@@ -145,7 +146,7 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
             for a in range(r):
                 for b in range(r):
                     length += w[a] * gram[a, b] * w[b]
-            total += lam * (length - shrink)
+            total += lam * (length - shrink * (weight != 1.0))
         if keep:
             factors[j] = A
             residuals[begin:end] = z[:count]
@@ -157,14 +158,14 @@ def solve_piece(known, U, gram, lam, first, last, inner, G):
 
 
 @njit(cache=True, nogil=True, fastmath=VECTOR)
-def turn_piece(known, U, gram_rate, lam, first, last, inner, E, rates, H):
+def turn_piece(known, U, gram_rate, lam, weight, first, last, inner, E, rates, H):
     """Add to H the derivative of the columns' gradient along E, and write that of W into `rates`."""
     indptr, rows, _ = known
     W, factors, residuals = inner
     r = U.shape[1]
     longest = _longest(indptr, first, last)
     B, C, q = np.empty((r, longest)), np.empty((r, longest)), np.empty(longest)
-    x, weight = np.empty(r), 1.0 - 2.0 * lam
+    x = np.empty(r)
     for j in range(first, last):
         begin, end = indptr[j], indptr[j + 1]
         count = end - begin

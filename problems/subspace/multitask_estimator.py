@@ -122,7 +122,7 @@ class TaskRegressions(RegressorMixin, Estimator):
     `fit`, `predict` and `score` need the task of each example in addition to X and y.
     """
 
-    # What scikit-learn's metadata routing hands on, unless asked otherwise.
+    # The arguments that scikit-learn's metadata routing passes by default.
     __metadata_request__fit: ClassVar = {"tasks": True}
     __metadata_request__predict: ClassVar = {"tasks": True}
     __metadata_request__score: ClassVar = {"tasks": True}
@@ -234,7 +234,7 @@ class MultitaskSubspace(TaskRegressions):
         For "gossip": number of agents, with nearly equal shares of consecutive tasks. None means 6, at most the
         number of tasks.
     rho : float or "auto"
-        For "gossip", as are all parameters up to `init`; see `GossipMatrixCompletion`.
+        For "gossip", as are all parameters up to `init` (see `GossipMatrixCompletion`).
     variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float

@@ -69,7 +69,7 @@ def completion(
     items.
     """
     if weights and model != "implicit":
-        raise InvalidInputError("--weights is for --model implicit; say that too, or leave --weights out.")
+        raise InvalidInputError("--weights is for --model implicit; add that, or leave --weights out.")
     # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
@@ -78,8 +78,8 @@ def completion(
         run.say(note)
     if model != "implicit" and ratings.values.min() == ratings.values.max():
         raise InvalidInputError(
-            f"all ratings are {ratings.values[0]:g}: there is nothing to predict; say --model implicit, which "
-            "learns who has what."
+            f"all ratings are {ratings.values[0]:g}: there is nothing to predict; take --model implicit, for data "
+            "without ratings."
         )
     (width,) = ranks_within(run.say, str(rank or ""), "10", min(ratings.shape) - 1)
     size = sum(ratings.shape) + ratings.shape[1]
@@ -90,8 +90,8 @@ def completion(
         weights = estimator.weights = weights or estimator.weights
         if (most := ratings.values.max()) > SKEWED * (median := np.median(ratings.values)):
             run.say(
-                f"Counts run up to {most:g}, with a median of {median:g}: --weights {weights} says what they weigh; "
-                "as they are, a few would be most of what is learned."
+                f"Counts run up to {most:g}, with a median of {median:g}: they are weighted by --weights {weights}; "
+                "unweighted, a few would dominate the model."
             )
     rows = _measured(run, estimator, ratings, n)
     fitted = estimator.fit(ratings)
@@ -143,7 +143,7 @@ def _titled(ratings: Ratings, path: Path) -> Ratings:
 
 
 def _measured(run: Run, estimator: CompletionModel, ratings: Ratings, n: int) -> list[dict[str, Any]]:
-    """Return errors of a model and of simpler ones on held-out ratings, and print where it is no better."""
+    """Return errors of a model and of simpler ones on held-out ratings, and print if it is no better."""
     held_out = ratings.held_out(run.seed, HIDDEN)
     train, test = ratings.table(~held_out), ratings.table(held_out)
     if train.nnz == 0 or test.nnz == 0:

@@ -56,7 +56,7 @@ class GossipPlan(CheckedValue):
     Attributes
     ----------
     rho : float or "auto"
-        Weight ρ of the agreement; "auto" means a tenth of the mean curvature of the agents' shares α_i f_i.
+        Weight ρ of the agreement. "auto" means a tenth of the mean curvature of the agents' shares α_i f_i.
     variant : str
         One of `VARIANTS`.
     graph : str, Graph or list of edges
@@ -64,7 +64,7 @@ class GossipPlan(CheckedValue):
     step_size : float
         a, in units of one over an agent's largest curvature at the start, which it finds from its own data.
     decay : float
-        The step sizes of the last step are a / (1 + decay); in between a / (1 + b k).
+        The step sizes of the last step are a / (1 + decay), and in between a / (1 + b k).
     n_epochs : float
         The expected number of draws of each edge. With a `decay`, a checkpoint of another number is refused.
     init : {"common", "independent"}
@@ -252,7 +252,7 @@ def agree(
     Returns
     -------
     Gossiped
-        With a disagreement of 0. The result's steps and updates are totals over all numbers of columns; its history
+        With a disagreement of 0. The result's steps and updates are totals over all numbers of columns. Its history
         and counts are those of the last one.
 
     Examples

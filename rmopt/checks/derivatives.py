@@ -228,7 +228,7 @@ class _Cost:
         return _relative(np.asarray(found), expected, self.size)
 
     def terms(self) -> Array:
-        """Return all terms as rows; laws of terms do not apply if the cost is a stream or not a sum."""
+        """Return all terms as rows. Laws of terms do not apply if the cost is a stream or not a sum."""
         if isinstance(self.cost, FiniteSum) and self.cost.n_terms is not None:
             if self.cost.term_width == 1:
                 return np.arange(self.cost.n_terms)[:, None]
@@ -448,7 +448,7 @@ def _Hessian_symmetry(about: Any) -> float:
 
 @law(COST, "a sign, a factor or a part that J and its transpose do not share", SUMS)
 def _transposed_residuals(at: _Cost) -> float | None:
-    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩; the law of the gradient tests that Jᵀ belongs to these residuals."""
+    """⟨J ξ, w⟩ = ⟨ξ, Jᵀw⟩. The law of the gradient tests that Jᵀ belongs to these residuals."""
     if not isinstance(at.cost, ResidualSum):
         return None
     manifold, xi = at.manifold, at.manifold.random_tangent_vector(at.x, at.rng)

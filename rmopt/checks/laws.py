@@ -63,7 +63,7 @@ class Check:
 
     @property
     def numbers(self) -> str:
-        """Measured and expected values, such as ``2.001, expected 2``; empty if nothing was measured."""
+        """Measured and expected values, such as ``2.001, expected 2``, empty if nothing was measured."""
         if np.isnan(self.measured):
             return ""
         limit = "expected" if self.steps is not None else "at most"
@@ -135,7 +135,7 @@ def slope_check(
 
     The slope is fitted to five consecutive steps: the smallest with errors well above the rounding of numbers of the
     size `scale`, and on a line. An error that never exceeds rounding is exact, and its slope counts as infinite.
-    Large steps may leave the domain; an error that is not finite at a small step fails. In single precision, with its
+    Large steps may leave the domain. An error that is not finite at a small step fails. In single precision, with its
     smaller range, steps are closer together, and rounding is estimated at the smallest steps: a bound by the size
     alone would hide half of the range. It grows with a `power` of the step. The check also fails if the last term
     that the error lacks, a `claim` times the power before the expected one, could be wrong by a tenth unnoticed,

@@ -212,7 +212,7 @@ def _descent(runs: _Runs) -> Any:
     if runs.whole.converged and not ended < begun and problem.cost.has_gradient:
         norms = [problem.manifold.norm(point, problem.riemannian_gradient(point)) for point in ends]
         if not (norms[1] < 0.5 * norms[0] or norms[0] < 1e-6 * max(1.0, abs(begun))):
-            return f"it is where it began, and the gradient there is {norms[0]:.1e} long"
+            return f"it has not moved, and the gradient there is {norms[0]:.1e} long"
     return max(0.0, ended - begun) / max(1.0, abs(begun))
 
 

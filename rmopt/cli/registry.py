@@ -131,7 +131,7 @@ def as_command(experiment: Callable[..., Any], body: Callable[..., None]) -> Cal
                 info.metavar = info.metavar or _placeholder(kind)
                 info.parser = path if info.metavar in ("PATH", "FOLDER") else info.parser
             if isinstance(info, ArgumentInfo):
-                # typer would name its Python type beside it.
+                # typer would print its Python type next to it.
                 text, info.hidden = f"{text}\n\n{info.metavar}: {info.help}", True
 
     def command(**options: Any) -> None:

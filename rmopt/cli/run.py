@@ -76,7 +76,7 @@ class OutputFolder:
             os.close(self._lock)
         with suppress(OSError):
             for folder in self._made:
-                folder.rmdir()  # what got nothing
+                folder.rmdir()  # empty folders
 
     def written(self) -> list[str]:
         """Return the names of its files and folders that are new or have changed since the start."""
@@ -109,7 +109,7 @@ def _execute(name: str, experiment: Callable[..., Any], **options: Any) -> None:
 def _left(folder: OutputFolder, resumable: bool) -> str:
     """Return a message on the results of an interrupted run, and how to resume it if possible."""
     kept, resume = folder.written(), f"; continue with --resume --out {shlex.quote(str(folder.path))}"
-    files = f"what was saved is in {folder.path}: {', '.join(kept)}{resume if resumable else ''}"
+    files = f"saved in {folder.path}: {', '.join(kept)}{resume if resumable else ''}"
     return files if kept else "nothing was saved"
 
 
@@ -122,7 +122,7 @@ def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
         typer.echo(as_json(result))
     run.say(f"{run.experiment} on {outcome.data}, seed {run.seed}\n")
     print_rows(run.console, result["rows"], outcome.headings)
-    claims = [f"\nWhat the paper says of its own data, on {outcome.data}:", *map(str, outcome.claims)]
+    claims = [f"\nClaims of the paper, tested on {outcome.data}:", *map(str, outcome.claims)]
     for text in ["\n- ".join(claims)] * bool(outcome.claims) + outcome.notes:
         run.say(text)
     if path.exists() and f'"experiment": "{run.experiment}"' not in path.read_text("utf-8", "replace"):

@@ -34,7 +34,7 @@ class Ambient(Protocol):
         """The transposed operator: the same object if it is known to be symmetric."""
 
     def __matmul__(self, other: Any) -> Any:
-        """Return G @ other for an (m, j) array; an (n, j) array."""
+        """Return the (n, j) array G @ other for an (m, j) array."""
 
 
 class Linear:

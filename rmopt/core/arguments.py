@@ -37,7 +37,7 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """Return a finite real number within bounds as a float; `least` and `most` are allowed values.
+    """Return a finite real number within bounds as a float, with `least` and `most` included.
 
     Anything else is refused: a string, a boolean, a complex number, NaN, infinity, a number out of bounds:
     ``lam = 'x' must be a number of at least 0.``
@@ -228,7 +228,7 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
                     cure = f"{own[0]} is a parameter of {kind.__name__}"
                 cure = cure or f"it takes {', '.join(taken)}"
                 if given and isinstance(given[0], tuple):
-                    cure = f"give one by one what stands in {shown(given[0])}"
+                    cure = f"give the entries of {shown(given[0])} one by one"
                 owner = kind.__name__ + f".{name}" * (name != "__init__")
                 raise InvalidInputError(f"{owner} {reason}; {cure}.") from None
             # The error comes from inside the method.

@@ -118,7 +118,7 @@ class FiniteSum(Cost):
     """A cost that is a sum of terms, for solvers that use a few terms per step.
 
     A step's terms are one row of integers: `term_width` integers for each term. An enumerated
-    cost has width 1 (the number of the term); a triplet cost has width 3.
+    cost has width 1 (the number of the term). A triplet cost has width 3.
 
     Examples
     --------

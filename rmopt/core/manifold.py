@@ -127,7 +127,7 @@ class Manifold(Explained, ABC):
         """Return the orthogonal projection of an ambient operator onto the tangent space.
 
         It is orthogonal in the inner product of the ambient space, or in the metric alone if `inner_product` also
-        takes ambient arrays; `rmopt.checks` accepts both. For gradients see `euclidean_to_riemannian_gradient`.
+        takes ambient arrays. `rmopt.checks` accepts both. For gradients see `euclidean_to_riemannian_gradient`.
         """
 
     def to_tangent_space(self, point: Any, vector: Any) -> Any:

@@ -83,7 +83,7 @@ def rebuilt(template: Any, arrays: list[Array]) -> Any:
 
 
 def in_precision(point: Any, dtype: Any = None) -> Any:
-    """Return a point, tangent vector or state with all its arrays in one precision; integers stay.
+    """Return a point, tangent vector or state with all its arrays, except integers, in one precision.
 
     Parameters
     ----------

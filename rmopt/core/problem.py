@@ -54,7 +54,7 @@ class Problem:
 
     @property
     def beyond(self) -> str:
-        """A phrase on how a solver of the cost alone treats other parts; empty if there are none."""
+        """A phrase on how a solver of the cost alone treats other parts, empty if there are none."""
         return ""
 
     def hold_to_cost(self, who: str) -> None:

@@ -10,7 +10,7 @@ class Retraction(Value, ABC):
     """A map R(point, ξ) onto the manifold with R(0) = point and derivative ξ at 0.
 
     Retractions are values: two of the same class and parameters are equal. `Manifold.retractions` lists those made
-    for a manifold; others are tested before use. Along vectors that are longer than the manifold's scale by many
+    for a manifold. Others are tested before use. Along vectors that are longer than the manifold's scale by many
     powers of ten, numbers overflow, and the result may hold NaN or be off the manifold.
 
     Attributes

@@ -399,7 +399,7 @@ def bent_at(point: TuckerPoint, ambient: Any, move: Tucker) -> list[Array]:
 
 
 def doubled(core: Array, move: Array) -> Array:
-    """Return the core of doubled ranks of a tangent vector: its move first, the core where one factor moves."""
+    """Return the core of doubled ranks of a tangent vector: its move first, then the core with one factor moving."""
     xp, zero = ns.namespace(core), ns.zeros(core.shape, core)
     # Indexed by the number of moving factors.
     known = {0: move, 1: core}
@@ -452,7 +452,7 @@ def _divided(rows: Array, gram: Array) -> Array:
 
 
 def _joined(arrays: Sequence[Array]) -> tuple[Array, Array]:
-    """Return arrays in one flat array of doubles, and where each begins."""
+    """Return arrays in one flat array of doubles, and the start of each."""
     flat = [np.asarray(one, float).ravel() for one in arrays]
     return np.concatenate(flat), np.array([0, *accumulate(map(len, flat[:-1]))], np.int64)
 

@@ -117,7 +117,7 @@ TRANSPORTS: dict[str, Transport] = {
 
 
 def as_transport(name: str, transport: Transport | str | None) -> Transport | None:
-    """Return a transport, also by its name in `TRANSPORTS`, or None for None; errors contain `name`."""
+    """Return a transport, also by its name in `TRANSPORTS`, or None for None, with `name` in errors."""
     return None if transport is None else named(name, transport, TRANSPORTS, Transport)
 
 

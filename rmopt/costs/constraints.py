@@ -107,7 +107,7 @@ class NonsmoothProblem(CompositeProblem):
     ----------
     manifold : Manifold
     cost : Cost or None
-        f; None is 0.
+        f, with None for 0.
     h : Proximable
     of : ResidualSum, optional
         c, for example from `autograd_residuals`. Defaults to the point as an array.

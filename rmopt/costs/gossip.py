@@ -128,7 +128,7 @@ class GossipCost(FiniteSum):
         return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Parts, terms: Array) -> BlockDiagonal:
-        """Return the gradient of the sum over some edges; negative numbers are padding.
+        """Return the gradient of the sum over some edges, with negative numbers as padding.
 
         The blocks are Euclidean gradients of f_i, plus the Riemannian gradient −ρ Log of the agreement.
         """
@@ -169,8 +169,8 @@ def partners_of(graph: Graph, terms: Array) -> dict[int, list[int]]:
 class TreeSum(Cost):
     """Σ_i f_i(U) over agents with their own data, added along a spanning tree of their graph.
 
-    Each agent adds what its children in the tree sent to its own value and gradient, and sends the sum to its parent;
-    the root sends the total back. So all have bit-identical sums, and a full-gradient solver, run by all processes
+    Each agent adds what its children in the tree sent to its own value and gradient, and sends the sum to its parent.
+    The root sends the total back. So all have bit-identical sums, and a full-gradient solver, run by all processes
     alike, becomes decentralised: agents exchange messages with neighbours alone, agree at every step, and end at the
     same point as with all data in one place. Gossip needs no tree and no common pace, but has a bias. This has none.
 
@@ -185,7 +185,7 @@ class TreeSum(Cost):
         The links between agents.
     world : World, optional
         The processes of the agents, which all give the same start or none. Your own criterion on a clock may stop one
-        process and leave another waiting forever; `MaxSeconds` is refused.
+        process and leave another waiting forever. `MaxSeconds` is refused.
 
     Raises
     ------

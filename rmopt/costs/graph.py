@@ -120,7 +120,7 @@ class Graph:
 
     @cached_property
     def averaging(self) -> Array:
-        """Metropolis weights, shape (n, n): symmetric, doubly stochastic, zero where there is no edge."""
+        """Metropolis weights, shape (n, n): symmetric, doubly stochastic, zero without an edge."""
         weights = np.zeros((self.n, self.n))
         i, j = self.edges.T
         weights[i, j] = weights[j, i] = 1.0 / (1.0 + np.maximum(self.degrees[i], self.degrees[j]))

@@ -254,7 +254,7 @@ class LogDetTriplet(BlockCost):
 
 
 def _solved(matrix: Array, right: Array) -> Array:
-    """Return M⁻¹ B, or NaN outside the cone, where the cost is infinite."""
+    """Return M⁻¹ B, or NaN outside the cone, with an infinite cost."""
     try:
         return cho_solve(cho_factor(matrix), right)
     except np.linalg.LinAlgError:

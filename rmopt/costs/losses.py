@@ -117,8 +117,8 @@ def by_address(function: Scalar) -> Any:
         compiled = _compiled(function)
         if not _agree(function, compiled):
             raise InvalidInputError(
-                f"numba does not compute what the loss function {_name(function)} does in Python; write it so "
-                "that it returns the same number for the same (z, y), by numbers, math and numpy alone."
+                f"the loss function {_name(function)} has other values compiled by numba than in Python; let it "
+                "return the same number for the same (z, y), by numbers, math and numpy alone."
             )
     compiled.held = run
     return compiled
@@ -140,7 +140,7 @@ def _compiled(function: Scalar) -> Any:
         returned = overload.signature.return_type
         reason = f"it returns {returned}"
         if overload.lifted:
-            reason = "it returns to Python by numba.objmode, where errors cannot be caught"
+            reason = "it returns to Python by numba.objmode, in which errors cannot be caught"
         elif isinstance(returned, types.Integer | types.Float | types.Boolean):
             found = callable_by_address(compiled)
             return SimpleNamespace(address=found.address, function=found, held=None)

@@ -10,7 +10,7 @@ from rmopt.core.cost import Cost
 class ValueCost(Cost):
     """A cost of a function known by its values alone, such as a simulation or a function with jumps.
 
-    `NelderMead` and `ParticleSwarm` minimise it; other solvers refuse it.
+    `NelderMead` and `ParticleSwarm` minimise it. Other solvers refuse it.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ TWINS: dict[type[Engine], list[type[Engine]]] = {
 
 
 def register(engine: type[Engine]) -> type[Engine]:
-    """Register a compiled engine for stochastic steps; usable as a decorator.
+    """Register a compiled engine for stochastic steps, also as a decorator.
 
     Parameters
     ----------

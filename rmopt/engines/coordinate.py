@@ -22,7 +22,7 @@ TOO_FAR = 1e200
 class CoordinateDescentEngine(Engine):
     """An engine whose steps move one block, with a memory of the gradient of each block.
 
-    A schedule holds numbers of blocks; `etas` hold numbers for the search of the step length.
+    A schedule holds numbers of blocks. `etas` hold numbers for the search of the step length.
     """
 
     @abstractmethod
@@ -56,7 +56,7 @@ class CoordinateState:
 class CoordinateReference(CoordinateDescentEngine):
     """Steps along the gradient of one block, with a search and a retraction.
 
-    A block of the gradient is `block_of` the Euclidean one, projected onto the tangent space; its length is that of
+    A block of the gradient is `block_of` the Euclidean one, projected onto the tangent space. Its length is that of
     the manifold's `norm`. A `RowColumn` is already a tangent vector, as long as its column.
 
     Attributes

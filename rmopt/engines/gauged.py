@@ -162,7 +162,7 @@ class GaugedState:
     Attributes
     ----------
     factors : object
-        What the gauge keeps.
+        The factors of the gauge.
     counters : int array
         The counters of the compiled loop.
     steps : int
@@ -221,7 +221,7 @@ class GaugedEngine(Engine):
 
     @abstractmethod
     def terms(self, schedule: Array, etas: Array) -> Any:
-        """Return what the loop looks at: arrays with one entry per step."""
+        """Return the input of the loop: arrays with one entry per step."""
 
     @abstractmethod
     def loop(

@@ -22,7 +22,7 @@ class Weights(NamedTuple):
     """The weights of directions, memory ← keep · memory + take · gradient, and of step lengths.
 
     `keep_squares`, `take_squares`: the same for squared lengths, which begin at `least`. A step is divided by their
-    root plus `eps` if they are used; `corrected` means that both means began at zero.
+    root plus `eps` if they are used. `corrected` means that both means began at zero.
     """
 
     keep: float = 0.0

@@ -97,7 +97,7 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
 def _step(factors, U, V, R_P, R_Q):
     """Move C, C⁻¹, H_A and H_B along P Qᵀ; return (status, G, H) for A ← A + P G and B ← B + Q H.
 
-    `U`, `V` (r, k) hold rows Aᵀpᵢ and Bᵀqᵢ, `R_P`, `R_Q` are the Gram matrices of P and Q; Q includes step sizes and
+    `U`, `V` (r, k) hold rows Aᵀpᵢ and Bᵀqᵢ, `R_P`, `R_Q` are the Gram matrices of P and Q. Q includes step sizes and
     slopes. A step that is ill-conditioned in this gauge is `REFUSED`, without any change.
     """
     r = U.shape[0]

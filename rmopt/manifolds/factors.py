@@ -18,7 +18,7 @@ from rmopt.manifolds.product import Product
 class PSDFactors(Euclidean):
     """Factors Y of positive semidefinite n × n matrices W = YYᴴ of rank k or less (Burer and Monteiro 2003).
 
-    A point is an n × k array Y, and Y O represents the same W for every orthogonal O; the metric is tr(ξᵀη). The
+    A point is an n × k array Y, and Y O represents the same W for every orthogonal O. The metric is tr(ξᵀη). The
     gradient of a function of YYᴴ is always horizontal. Unlike on `PSDFixedRank` the rank may fall on the way: use it
     if the cost, a penalty or a constraint drives eigenvalues to zero. For a loss of W itself, such as a distance of
     matrices, `PSDFixedRank` needs fewer steps, even if k is larger than the rank of the solution. A `ConvexCost`

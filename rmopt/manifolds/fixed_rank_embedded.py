@@ -22,8 +22,8 @@ class FixedRankEmbedded(FixedRankManifold):
     """Matrices of rank k as a submanifold of ℝⁿˣᵐ or ℂⁿˣᵐ with the Frobenius inner product.
 
     Points are `LowRankPoint` (W = U S Vᴴ), tangent vectors `LowRankTangent`. The tangent space is
-    that of Shalit et al. (2012), Lemma 2; the Hessian follows Vandereycken (2013). Every operation
-    needs O((n + m) k) memory; nothing of size n × m is formed.
+    that of Shalit et al. (2012), Lemma 2. The Hessian follows Vandereycken (2013). Every operation needs O((n + m) k)
+    memory. Nothing of size n × m is formed.
 
     Parameters
     ----------

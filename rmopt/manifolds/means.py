@@ -41,7 +41,7 @@ def frechet_mean(
         With `exp` and `log`.
     points : sequence of points
     weights : array, optional
-        Not negative; equal unless given.
+        Not negative, by default equal.
     tol : float
         Stop when the mean logarithm is this short, relative to the distances from the first point.
     max_iter : int
@@ -160,7 +160,7 @@ def projected_mean(manifold: Manifold, points: Points, weights: Any = None) -> A
         ``projected_mean(points, weights)``.
     points : sequence of points
     weights : array, shape (N,), optional
-        With the sum 1; equal by default. They may be negative: ``[-1, 2]`` goes from the first point to the second
+        With the sum 1, by default equal. They may be negative: ``[-1, 2]`` goes from the first point to the second
         one and as far again.
 
     Raises
@@ -250,7 +250,7 @@ def geometric_median(
         With `exp` and `log`.
     points : sequence of points
     weights : array, optional
-        Not negative; equal unless given.
+        Not negative, by default equal.
     tol : float
         Stop when the slope of the sum of distances, with normalised weights, is this small.
     max_iter : int
@@ -356,9 +356,10 @@ def tangent_pca(
     points : sequence of points
         Two or more.
     n_components : int, optional
-        Defaults to the number of points minus one, at most the dimension; fewer if points vary in fewer directions.
+        Defaults to the number of points minus one, at most the dimension, or fewer if points vary in fewer
+        directions.
     mean : point, optional
-        Base point of the logarithms; defaults to the `frechet_mean`.
+        Base point of the logarithms, by default the `frechet_mean`.
 
     Raises
     ------

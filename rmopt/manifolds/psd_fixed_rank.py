@@ -197,7 +197,7 @@ class PolarPSD(PSDMatrices):
     """The same matrices as `PSDFixedRank`, seen as (Stiefel × positive definite) / O(k) (Meyer et al. 2011).
 
     W = Q S Qᴴ is a column space with a positive definite matrix on it. A tangent vector moves Q by Δ = Q_p S⁻¹
-    and S by M; its squared norm is tr(ΔᴴΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric is invariant to rotations and
+    and S by M. Its squared norm is tr(ΔᴴΔ)/λ + tr((S⁻¹M)²)/(1 − λ), so that the metric is invariant to rotations and
     scalings of W. Points and tangent vectors are stored as on `PSDFixedRank`, with the same numbers and another
     length.
 

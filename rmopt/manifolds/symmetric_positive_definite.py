@@ -83,7 +83,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
     Tangent vectors are symmetric arrays ξ. With ``field="complex"`` both are Hermitian, in d² dimensions.
 
     "affine-invariant"
-        tr(W⁻¹ξ W⁻¹η) (Bhatia 2007). Invariant to changes of basis; singular matrices are infinitely far away. For
+        tr(W⁻¹ξ W⁻¹η) (Bhatia 2007). Invariant to changes of basis. Singular matrices are infinitely far away. For
         coordinate descent over single rows and columns use `PositiveDefinite`, which is the same.
     "log-euclidean"
         That of the logarithm log W in flat space (Arsigny et al. 2007). Singular matrices are infinitely far away.
@@ -169,7 +169,7 @@ class SymmetricPositiveDefinite(ArrayManifold):
         return ns.real_dot(flat[0], flat[-1])
 
     def _flat(self, point: Array, *vectors: Array) -> list[Array]:
-        """Return the coordinates of tangent vectors; a run caches the last few."""
+        """Return the coordinates of tangent vectors, of which a run caches the last few."""
         if (kept := self._kept) is None or ns.is_traced(point):
             return self._metric.flat(point, *vectors)
         if id(point) not in kept:

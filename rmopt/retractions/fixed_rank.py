@@ -1,7 +1,7 @@
 """Retractions on the manifolds of rank-k matrices, general or positive semidefinite.
 
 Points are W = U S Vᴴ with tangent vectors U M Vᴴ + U_p Vᴴ + U V_pᴴ, or W = Q S Qᴴ with Q M Qᴴ + Q_p Qᴴ + Q Q_pᴴ. The
-four retractions of general matrices are of second order; they differ in cost and in the length of allowed steps.
+four retractions of general matrices are of second order. They differ in cost and in the length of allowed steps.
 """
 
 from typing import Any
@@ -111,8 +111,8 @@ class PowerIteration(Retraction):
 class SecondOrderPSD(Retraction):
     """R(ξ) = V W† Vᵀ of Shalit et al. (2012), Theorem 6.
 
-    The paper prints V W† V, but its V is not symmetric; Algorithm 5 computes V W† Vᵀ. Costs O(n k²) and
-    needs no eigendecomposition. Defined for every ξ.
+    The paper prints V W† V, but its V is not symmetric. Algorithm 5 computes V W† Vᵀ. Costs O(n k²) and needs no
+    eigendecomposition. Defined for every ξ.
     """
 
     order = 2

@@ -20,7 +20,7 @@ __all__ = ["LowRankLinear", "LowRankMuon", "LowRankSGD", "low_rank_pairs"]
 
 Pair = tuple[nn.Parameter, nn.Parameter]
 
-# Columns of B are not made shorter than this, so that rows of A keep their numbers where W loses rank.
+# Columns of B are not made shorter than this, so that rows of A keep their numbers if W loses rank.
 SHORTEST = 1e-3
 # The numbers in one side's factors that move together on a CPU, so that they stay in its cache.
 CACHED = 2**17

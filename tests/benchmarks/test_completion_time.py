@@ -12,7 +12,6 @@ import os
 import time
 import warnings
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -29,7 +28,6 @@ from threadpoolctl import threadpool_limits
 from timing import median
 
 from problems.data import Ratings, load
-from problems.data.sets import ml1m
 from problems.subspace import RCGMC, RTRMC, BayesianCompletion, BiasedALS, ScaledSGDCompletion
 from problems.subspace.baselines import Biases, MyFM
 from problems.subspace.cost import MatrixCompletion, columns_of
@@ -145,34 +143,6 @@ def cmfrec_als(whole: Any, threads: int) -> tuple[float | None, float | None]:
     return seconds, float(np.linalg.norm(gaps) / np.linalg.norm(whole.data))
 
 
-@pytest.mark.parametrize("share", [0.2, 0.1])
-def test_movielens(measured: Any, share: float) -> None:
-    """MovieLens-1M at rank 10."""
-    if not os.environ.get("RMOPT_DATA_HOME"):
-        pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
-    measured(movielens, share)
-
-
-def movielens(share: float) -> list[dict[str, Any]]:
-    bundle = ml1m()
-    hidden = bundle.held_out(0, share)
-    train, test = bundle.table(~hidden), bundle.table(hidden)
-    rows = []
-    for make, lam, options in ((RTRMC, 0.005, {"max_iter": 12}), (RCGMC, 0.005, {"max_iter": 20})):
-        model = make(10, lam=lam, limits=bundle.limits, random_state=0, **options)
-        seconds, _ = median(partial(model.fit, train))
-        rows.append(
-            {
-                "held out": f"{share:.0%}",
-                "method": make.__name__,
-                "iterations": options["max_iter"],
-                "seconds": seconds,
-                "RMSE": f"{model.rmse(test):.4f}",
-            }
-        )
-    return rows
-
-
 # myfm imports pkg_resources, which says that it is to go.
 @pytest.mark.filterwarnings("ignore:pkg_resources is deprecated:UserWarning")
 @pytest.mark.parametrize("name", ["ml1m", "ml100k"])
@@ -189,6 +159,14 @@ def test_which_are_known(measured: Any, name: str) -> None:
     if not os.environ.get("RMOPT_DATA_HOME"):
         pytest.skip("RMOPT_DATA_HOME is not set: no MovieLens.")
     measured(five_splits, name, models_of_known)
+
+
+def test_subspaces(measured: Any) -> None:
+    """MovieLens-1M, one subspace of rank 10, λ on entries that are not known or on all: five random splits 90/10."""
+    measured(five_splits, "ml1m", lambda large: {"RCGMC, λ = 0.005": RCGMC(10, lam=0.005, handle_unknown="mean")} | {
+        f"RTRMC, λ = {lam:g}{on}": RTRMC(10, lam=lam, penalty=penalty, handle_unknown="mean")
+        for penalty, on in (("unknown", ""), ("all", " on all")) for lam in (0.0025, 0.005, 0.01)
+    })  # fmt: skip
 
 
 def models_of_known(large: bool) -> dict[str, Any]:

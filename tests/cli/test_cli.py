@@ -157,7 +157,7 @@ def test_run_prints_a_table_and_the_files(call: Any) -> None:
         "naive gradient descent 0.0983 – 12.35 –", "LORETA-1 0.6458 1.0000 – 600,000",
     ]  # fmt: skip
     assert lines[8:] == [
-        "", "What the paper says of its own data, on digits:", "- undecided: it learns (nothing)",
+        "", "Claims of the paper, tested on digits:", "- undecided: it learns (nothing)",
         "", "Written to here:", "  model.txt", "  result.json",
     ]  # fmt: skip
     assert max(map(len, lines)) <= 80
@@ -269,7 +269,7 @@ def test_errors_of_the_program_keep_their_traceback() -> None:
     ("options", "expected"),
     [
         ([], "nothing was saved."),
-        (["--saves"], "what was saved is in here: checkpoint.npz; continue with --resume --out here."),
+        (["--saves"], "saved in here: checkpoint.npz; continue with --resume --out here."),
     ],
 )
 def test_an_interrupted_run_says_what_is_left(call: Any, options: list[str], expected: str) -> None:

@@ -260,7 +260,7 @@ def test_a_run_without_resume_sets_earlier_results_aside(tmp_path: Path, capsys:
     for name in ("cells.before", "cells.before-2"):
         Comparison(run, False).cell({"method": "a"}, lambda settings: {"map": 1.0})
         assert len(list((tmp_path / name).glob("**/output.pkl"))) == 2
-        assert f"set aside as {name}; to go on with them" in " ".join(capsys.readouterr().out.split())
+        assert f"set aside as {name}; to continue with them" in " ".join(capsys.readouterr().out.split())
     assert Comparison(run, True).cell({"method": "a"}, lambda settings: {}) == {"map": 1.0}
     (tmp_path / "result.json").write_text('{"theirs": 1}')
     keep_and_show(run, Outcome("digits", {}, [{"map": 1.0}]), OutputFolder(tmp_path, "mine"))

@@ -514,7 +514,7 @@ def test_one_seed_has_no_margin_and_rounding_is_no_lead() -> None:
     assert Difference.of([{"m": 0.31}] * 3, [{"m": 0.3}] * 3, "m").verdict == "above"
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "your_method.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "your_method.md").read_text(encoding="utf-8")
 
 
 def test_the_page_says_what_each_experiment_asks() -> None:

@@ -139,7 +139,7 @@ class TestRatings:
             ("user,user,rating\nann,Alien,4\n", "'user'"),
             ("user,item,rating,seen\nann,Alien,4,1\nann,Alien,5,2\n", "1 rating of an item .* row 1; .*time="),
             ("user,item,rating\nJosé,Alien,4\n".encode("latin-1"), "byte 0xe9.*iconv"),
-            ("user,item,stars,score\nann,Alien,4,5\n", "may be the rating: stars, score; say"),
+            ("user,item,stars,score\nann,Alien,4,5\n", "may be the rating: stars, score; give"),
             ("user,item,rating,date\na,x,1,2024-01-01\nb,x,1,31/12/2024\n", "has '31/12/2024' in row 2"),
         ],
     )  # fmt: skip
@@ -150,8 +150,8 @@ class TestRatings:
     @each_row(
         ("said", "says"),
         [
-            ({"user": "usr"}, "did you mean 'user'"), ({"colour": "user"}, "colour is nothing"),
-            ({"label": "rating"}, "not clear|holds"), ({"user": "user", "item": "user"}, "several things"),
+            ({"user": "usr"}, "did you mean 'user'"), ({"colour": "user"}, "colour is not a known option"),
+            ({"label": "rating"}, "not clear|holds"), ({"user": "user", "item": "user"}, "several meanings"),
 
         ],
     )  # fmt: skip
@@ -195,7 +195,7 @@ class TestRatings:
     def test_zeros_far_from_a_scale_are_told_and_can_be_left_out(self, tmp_path: Path) -> None:
         rows = "".join(f"{n % 3},{n},{score}\n" for n, score in enumerate([0, 7, 0, 10, 0, 8]))
         path = put(tmp_path, "r.csv", f"user,item,rating\n{rows}")
-        assert "3 of 6 ratings are 0, and the others 7 to 10; say zeros=missing" in load(path).odd()[0]
+        assert "3 of 6 ratings are 0, and the others 7 to 10; give zeros=missing" in load(path).odd()[0]
         assert load(path, zeros="missing", kind=Ratings).values.tolist() == [7.0, 10.0, 8.0]
         rows = "".join(f"{n % 3},{n},{n % 6}\n" for n in range(12))
         assert not any(
@@ -452,7 +452,7 @@ class TestSamples:
         ("content", "kind", "says"),
         [
             (measured(values="a"), Bundle, "all samples have one label"),
-            (measured(last="what"), Bundle, "not clear what .* height .0., width .0., what .text.; say"),
+            (measured(last="what"), Bundle, "not clear what .* height .0., width .0., what .text.; name"),
             (measured().replace("3,2,b", "3,,b"), Bundle, r"gaps, of so many rows: width \(1\)"),
             (measured().replace("3,2,b", "3,-inf,b"), Bundle, "width of .* infinite"),
             ("label\na\nb\n", Bundle, "no columns of features"), (measured(), Ratings, "not clear|holds text"),
@@ -489,7 +489,7 @@ class TestSamples:
         for given, said, says in (
             ("absent.csv", {}, "no data set 'absent.csv', nor a file or folder"), (3, {}, "got int"),
             (put(tmp_path, "a.json", "{}"), {}, r"ends in \.json"),
-            ({"a": [1]}, {"header": "no"}, "header is nothing"),
+            ({"a": [1]}, {"header": "no"}, "header is not a known option"),
             ("digits", {"label": "x"}, "'digits' has no columns to name; leave out"),
             ("digits::label=x", {}, "there is no data set 'digits::label=x'"),
         ):  # fmt: skip
@@ -733,5 +733,5 @@ def test_a_split_that_is_said_is_taken_or_told_of(tmp_path: Path, run: Any) -> N
         Metric(data=path, seeds=seeds, methods="euclidean")(loud)
     assert "its own split" in " ".join(said)
     assert "--seeds 0 takes its own" in " ".join(said)
-    with pytest.raises(InvalidInputError, match=r"--seeds 0: iris.csv does not say which rows are held out"):
+    with pytest.raises(InvalidInputError, match=r"--seeds 0: iris.csv has no held-out rows"):
         Metric(data=path.replace("test=", "drop="), seeds=0, methods="euclidean")(loud)

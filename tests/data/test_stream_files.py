@@ -36,7 +36,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
     ("files", "how", "why"),
     [
         # Tables
-        ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "make them alike"),
+        ({"a__csv": "label,age,pay\na,30,5\n", "b__csv": "label,pay,age\na,5,30\n"}, {}, "make them equal"),
         ({"a__csv": "label,text,message\na,b,c\n"}, {}, "several columns that may be the text"),
         ({"a__csv": "x,x,label\n0,5,a\n"}, {}, "two columns called 'x'"),
         ({"a__csv": "x,test,label\n0,1,a\n"}, {}, "leave out the column test"),
@@ -58,7 +58,7 @@ def labels_of(folder: Path, **how: Any) -> list[Any]:
         ({"a__svm": "1 0:1\n1,2 0:1\n"}, {}, r"rmopt fit ranking \(multilabel=True\)"),
         ({"a__svm": "1.5 0:1\n"}, {"multilabel": True}, "no whole number"),
         ({"a__svm": "999999999999 0:1\n"}, {"multilabel": True}, "no whole number"),
-        ({"a__svm": "1 0:1\n"}, {"n_features": None}, r"say n_features \(--n-features\)"),
+        ({"a__svm": "1 0:1\n"}, {"n_features": None}, r"give n_features \(--n-features\)"),
         ({"a__csv": "y,x\n1,2\n"}, {"zero_based": False}, "no .svmlight file to count from 1"),
         ({"a__csv": "y,x\n1,2\n"}, {"n_features": 2}, "other features than n_features"),
     ],
@@ -105,7 +105,7 @@ def test_labels_of_arrays_do_not_become_floats(tmp_path: Path) -> None:
     small = np.array([1, 2])
     assert labels_of(put(small, small)) == [1, 2, 1, 2]
     for other in (np.array([1.5, 2.0]), small.astype(np.uint64), np.array(["a", "b"])):
-        with pytest.raises(InvalidInputError, match="make them alike"):
+        with pytest.raises(InvalidInputError, match="make them equal"):
             labels_of(put(small, other))
 
 
@@ -193,7 +193,7 @@ def test_files_with_other_labels_are_refused(tmp_path: Path) -> None:
     for name, labels in (("0", "abc"), ("1", "acb")):
         np.savez(tmp_path / f"{name}.npz", X=X[:12], Y=np.eye(3)[y[:12]], label_names=list(labels))
     for size in (5, 100):
-        with pytest.raises(InvalidInputError, match="make them alike"):
+        with pytest.raises(InvalidInputError, match="make them equal"):
             list(stream(tmp_path, multilabel=True, batch_size=size))
 
 

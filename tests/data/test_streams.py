@@ -297,7 +297,7 @@ def test_a_model_is_fitted_from_the_command_line(
         assert type(model).load(out / "model.npz").checkpoint is None
         status, _, told = fit(*words)
         assert status == 2
-        assert "say --resume to go on from it, or choose another --out" in told
+        assert "add --resume to continue from it, or choose another --out" in told
         before = (out / "model.npz").read_bytes()
         status, said, _ = fit(*words, "--resume", "--epochs", 2)
         assert (status, json.loads(said)["rows"][0]["rows"]) == (0, 1660)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
-
-from tabled import each_row
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
@@ -19,6 +18,25 @@ HABITS = {
     r"\b(anew|afresh|in place of)\b": 1,
     r"\b[Pp]ages? (says?|asks?|wants?|knows?|tells?)\b": 1,
 }
+# The same of docstrings.
+IN_DOCSTRINGS = {
+    r";": 21,
+    r"\b[Ww]here\b": 2,
+    r"\b[Ww]hat (is|was|has|makes|one)\b": 0.5,
+    r"\b(anew|in place of)\b": 0,
+}
+
+
+def docstrings() -> str:
+    """Return the docstrings of both packages without examples and literals."""
+    files = (path for top in ("rmopt", "problems") for path in (ROOT / top).rglob("*.py"))
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    found = (
+        ast.get_docstring(node) or ""
+        for node in nodes
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    )
+    return re.sub(r"^\s*(>>>|\.\.\.).*$|``.*?``|`[^`]*`", "x", "\n".join(found), flags=re.MULTILINE)
 
 
 def prose() -> str:
@@ -27,8 +45,8 @@ def prose() -> str:
     return "\n".join(re.sub(NO_PROSE, "x", page, flags=re.DOTALL | re.MULTILINE) for page in pages)
 
 
-@each_row(("habit", "bound"), HABITS.items())
-def test_a_habit_of_prose_stays_rare(habit: str, bound: int) -> None:
-    text = prose()
-    found = len(re.findall(habit, text, flags=re.MULTILINE))
-    assert 1e4 * found / len(re.findall(r"[A-Za-z]+", text)) <= bound
+def test_habits_of_prose_stay_rare() -> None:
+    for text, habits in ((prose(), HABITS), (docstrings(), IN_DOCSTRINGS)):
+        words = len(re.findall(r"[A-Za-z]+", text))
+        found = {habit: 1e4 * len(re.findall(habit, text, flags=re.MULTILINE)) / words for habit in habits}
+        assert {habit: rate for habit, rate in found.items() if rate > habits[habit]} == {}

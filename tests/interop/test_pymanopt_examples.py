@@ -44,5 +44,5 @@ def test_synchronised_rotations_have_a_certificate() -> None:
 
 @pytest.mark.parametrize("name", [*pymanopt.manifolds.__all__, *pymanopt.optimizers.OPTIMIZERS])
 def test_the_docs_name_the_counterpart_of_all_that_pymanopt_has(name: str) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "project" / "from_pymanopt.md").read_text(encoding="utf-8")
     assert any(f"`{name}" in line.split("|")[1] for line in page.splitlines() if line.startswith("| "))

@@ -294,7 +294,7 @@ def test_folds_go_by_groups() -> None:
         expected = getattr(model.set_params(cv=folds).fit(X, Y), found)
         model.set_params(cv=GroupKFold(3)).fit(X, Y, groups=groups)
         assert np.array_equal(getattr(model, found), expected)
-        with pytest.raises(InvalidInputError, match="by groups give fit groups="):
+        with pytest.raises(InvalidInputError, match="needs groups, give fit groups="):
             model.fit(X, Y)
         with sklearn.config_context(enable_metadata_routing=True):
             how = {"cv": GroupKFold(3), "params": {"groups": groups}, "error_score": "raise"}

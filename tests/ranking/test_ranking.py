@@ -206,7 +206,7 @@ def test_the_zero_start_is_the_truncated_sum_of_the_first_subgradients() -> None
     empty = LabelRanking(X, np.zeros_like(Y))
     for few, found in ((empty, 0), (LabelRanking(X[:2], np.eye(12)[:2]), 2)):
         with pytest.raises(
-            InvalidInputError, match=f"found {found} subgradients for rank 3; a row has one where"
+            InvalidInputError, match=f"found {found} subgradients for rank 3; a row has one if"
         ):
             starting_point(manifold, few, "zero", 0)
 

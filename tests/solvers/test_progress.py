@@ -93,7 +93,7 @@ def test_results_are_shown() -> None:
             lambda: LBFGS().run(None, foo=10),
             "^LBFGS.run .*'foo'; it takes problem, initial_point, .*verbose.$",
         ),
-        (lambda: Stiefel((6, 2)), r"^Stiefel missing .*'p'; give one by one what stands in \(6, 2\).$"),
+        (lambda: Stiefel((6, 2)), r"^Stiefel missing .*'p'; give the entries of \(6, 2\) one by one.$"),
         (lambda: Grassmann(6, k=2), "^Grassmann missing .*'r'; it takes m, r, field.$"),
     ],
 )

@@ -187,8 +187,8 @@ def test_cross_validation_prefers_a_rank_that_tells_groups_apart() -> None:
 @each_row(
     ("wrong", "said"),
     [
-        (lambda t: -t, "how often or how surely"),
-        (lambda t: 0.0 * t, "how often or how surely"),
+        (lambda t: -t, "counts or confidences"),
+        (lambda t: 0.0 * t, "counts or confidences"),
         (lambda t: 1e4 * t, "smaller alpha"),
         (lambda t: np.nan * t, "NaN"),
     ],

@@ -59,38 +59,42 @@ def table(known: np.ndarray, values: np.ndarray) -> sp.csc_array:
     return sp.csc_array(sp.coo_array((values[known], (rows, columns)), shape=known.shape))
 
 
-def inner(known: np.ndarray, Y: np.ndarray, W: np.ndarray, U: np.ndarray, lam: float) -> float:
-    """Return the inner objective of equation 10, entry by entry."""
+def inner(known: np.ndarray, Y: np.ndarray, W: np.ndarray, U: np.ndarray, lam: float, penalty: str) -> float:
+    """Return the inner objective of equation 10, entry by entry, or with the penalty on all of them."""
     Z = U @ W.T
-    return 0.5 * float(np.sum((Z - Y)[known] ** 2)) + lam * float(np.sum(Z[~known] ** 2))
+    drawn = Z if penalty == "all" else Z[~known]
+    return 0.5 * float(np.sum((Z - Y)[known] ** 2)) + lam * float(np.sum(drawn**2))
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.07, 0.3])
 @pytest.mark.parametrize("stretched", [False, True])
-def test_the_inner_solution_minimises_the_printed_objective(lam: float, stretched: bool) -> None:
+@pytest.mark.parametrize("penalty", ["unknown", "all"])
+def test_the_inner_solution_minimises_the_printed_objective(
+    lam: float, stretched: bool, penalty: str
+) -> None:
     known, Y, U = instance(stretched=stretched)
-    cost = MatrixCompletion(table(known, Y), 4, lam)
+    cost = MatrixCompletion(table(known, Y), 4, lam, penalty)
     W = np.concatenate([cost.weights(U, agent) for agent in range(4)])
     best = minimize(
-        lambda w: inner(known, Y, w.reshape(N, R), U, lam),
+        lambda w: inner(known, Y, w.reshape(N, R), U, lam, penalty),
         W.ravel(),
         method="L-BFGS-B",
         options={"gtol": 1e-12},
     )
-    np.testing.assert_allclose(best.fun, inner(known, Y, W, U, lam), rtol=1e-13)
-    np.testing.assert_allclose(cost.value(U), inner(known, Y, W, U, lam), rtol=1e-13)
+    np.testing.assert_allclose(best.fun, inner(known, Y, W, U, lam, penalty), rtol=1e-13)
+    np.testing.assert_allclose(cost.value(U), inner(known, Y, W, U, lam, penalty), rtol=1e-13)
     np.testing.assert_allclose(sum(cost.agent_value(U, i) for i in range(4)), cost.value(U), rtol=1e-13)
-    moved = inner(known, Y, W + 1e-3 * np.random.default_rng(1).standard_normal(W.shape), U, lam)
+    moved = inner(known, Y, W + 1e-3 * np.random.default_rng(1).standard_normal(W.shape), U, lam, penalty)
     assert moved > cost.value(U)
 
 
-@pytest.mark.parametrize("lam", [0.0, 0.07])
-def test_the_gradient_has_the_term_that_table_1_omits(lam: float) -> None:
+@pytest.mark.parametrize(("lam", "penalty"), [(0.0, "unknown"), (0.07, "unknown"), (0.07, "all")])
+def test_the_gradient_has_the_term_that_table_1_omits(lam: float, penalty: str) -> None:
     known, Y, U = instance()
-    cost = MatrixCompletion(table(known, Y), 3, lam)
+    cost, omitted = MatrixCompletion(table(known, Y), 3, lam, penalty), lam * (penalty == "unknown")
     W = np.concatenate([cost.weights(U, agent) for agent in range(3)])
     Z = (U @ W.T) * known
-    printed, corrected = (Z - Y) @ W, (Z - Y - 2.0 * lam * Z) @ W
+    printed, corrected = (Z - Y) @ W, (Z - Y - 2.0 * omitted * Z) @ W
 
     def project(G: np.ndarray) -> np.ndarray:
         return G - U @ (U.T @ G)
@@ -102,9 +106,9 @@ def test_the_gradient_has_the_term_that_table_1_omits(lam: float) -> None:
         ahead, behind = (cost.value(manifold.exp(U, sign * 1e-5 * xi)) for sign in (1.0, -1.0))
         slope = (ahead - behind) / 2e-5
         np.testing.assert_allclose(np.vdot(corrected, xi), slope, atol=1e-8)
-        assert (abs(np.vdot(printed, xi) - slope) > 1e-4) == (lam > 0.0)
+        assert (abs(np.vdot(printed, xi) - slope) > 1e-4) == (omitted > 0.0)
     np.testing.assert_allclose(project(cost.gradient(U)), project(corrected), atol=1e-13)
-    assert (np.abs(project(printed - corrected)).max() > 1e-3) == (lam > 0.0)
+    assert (np.abs(project(printed - corrected)).max() > 1e-3) == (omitted > 0.0)
     by_agents = sum(cost.agent_gradient(U, agent)[0] for agent in range(3))
     np.testing.assert_allclose(by_agents, cost.gradient(U), atol=1e-13)
 

@@ -113,7 +113,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     growth : float
         The factor by which the weight grows.
     threads : int, optional
-        As in `GradientSolver`. `inner` must not have its own; its value is the default.
+        As in `GradientSolver`. `inner` must not have its own. Its value is the default.
 
     See Also
     --------

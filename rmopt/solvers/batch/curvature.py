@@ -40,7 +40,7 @@ def hessian_spectrum(
     Returns
     -------
     values : array, shape (k,)
-        Ascending, or descending for the largest; k is at most the dimension.
+        Ascending, or descending for the largest, with k at most the dimension.
     vectors : list of tangent vectors
         Orthonormal.
 

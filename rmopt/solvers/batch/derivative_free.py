@@ -155,7 +155,7 @@ def toward(manifold: Any, point: Any, other: Any) -> Any:
 
 
 class Stand(NamedTuple):
-    """Where a run stands.
+    """The state of a run.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class Stand(NamedTuple):
 
 @by_keyword
 class _DerivativeFree(CheckedValue, Solver):
-    """The base of solvers that use values alone; see `NelderMead` and `ParticleSwarm` for its parameters."""
+    """The base of solvers that use values alone, with the parameters of `NelderMead` and `ParticleSwarm`."""
 
     keeps_single, takes_all_arrays, needs_gradients = True, True, False
     not_identity = (*Solver.not_identity, "tol")

@@ -298,7 +298,7 @@ def solve_many(
     max_iter : int
         The largest number of steps of each problem.
     tol : float, optional
-        A problem ends at this length of its gradient, relative to the first one; by default 1e-6, or 1e-4 in single
+        A problem ends at this length of its gradient, relative to the first one. Defaults to 1e-6, or 1e-4 in single
         precision.
 
     Returns

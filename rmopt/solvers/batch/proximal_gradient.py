@@ -37,7 +37,7 @@ NEWTON, PRODUCTS = 50, 60
 
 
 class Stand(NamedTuple):
-    """Where a run stands.
+    """The state of a run.
 
     Attributes
     ----------

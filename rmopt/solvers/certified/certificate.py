@@ -170,7 +170,7 @@ def leading_eigenpairs(
     Lanczos run works in their complement alone, in which an optimum has no cluster of eigenvalues at 0. The largest
     eigenvalue is found to about `tol` times `scale` or its own size, whichever is larger. A Lanczos run finds the
     next ones only roughly, and only positive ones are returned. The bound includes the length of the residual and of
-    the coupling between `basis` and its complement. (A residual bounds the distance to an eigenvalue; the random
+    the coupling between `basis` and its complement. (A residual bounds the distance to an eigenvalue. The random
     start of the run makes it unlikely that a larger one was missed.)
     """
     p = len(basis)

@@ -69,7 +69,7 @@ class GossipEngine(Engine):
     scales : array, shape (n_agents,)
         A factor for each agent's step sizes.
     world : World
-        Where the agents are.
+        The processes of the agents.
     """
 
     manifold: Manifold

@@ -130,7 +130,7 @@ class Parallel(ScheduledSolver):
         if not isinstance(problem.cost, Shards):
             point = problem.manifold.random_point(np.random.default_rng(0))
             numbers = {name: f"{value:.6g}" for name, value in witness(problem, point, 0).items()}
-            found["the cost (Shards, where data were dealt)"] = str(numbers)
+            found["the cost (Shards for distributed data)"] = str(numbers)
         return found
 
     def engine(self, problem: Problem) -> Engine:

@@ -119,8 +119,8 @@ class ScaledSGD(Solver):
         if not fits or cost.loss != squared or not all(map(_are_units, (cost.left, cost.right))):
             raise MissingCapabilityError(
                 f"ScaledSGD cannot run {type(problem.cost).__name__} on {problem.manifold}: it is for known entries "
-                "on FixedRankFactors or BoundedRank, OnFactors(BilinearSum(left, right, squared, values)) where all "
-                "rows of left and right are unit vectors; take SGD on FixedRankEmbedded for others."
+                "on FixedRankFactors or BoundedRank, OnFactors(BilinearSum(left, right, squared, values)) with unit "
+                "vectors as rows of left and right; take SGD on FixedRankEmbedded for others."
             )
 
     def prepare(self, problem: Problem, seed: int) -> "DealtEntries":
