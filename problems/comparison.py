@@ -301,7 +301,7 @@ class Row:
 
 
 def split(bundle: Any) -> SimpleNamespace:
-    """Return the training part X, y of a bundle and the test part X_test, y_test, y may be a table."""
+    """Return training part X, y and test part X_test, y_test of a bundle, with y possibly a table of labels."""
     y = bundle.Y if hasattr(bundle, "Y") else bundle.y
     train, test = bundle.train, bundle.test
     return SimpleNamespace(X=bundle.X[train], y=y[train], X_test=bundle.X[test], y_test=y[test])

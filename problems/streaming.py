@@ -80,8 +80,8 @@ class Fit:
 class Similarity(Fit):
     """Learn a similarity from rows with classes, chunk by chunk, and write model.npz, and for texts an index.
 
-    Texts are files in a folder for each class, or a column called text next to one called label. rmopt serve searches
-    them by the index.
+    Texts are files in a folder for each class, or a column called text next to one called label. The index lets rmopt
+    serve search them.
 
     A checkpoint is written every half minute. With --resume and the same --out folder a killed run continues from it,
     with the same result. LoretaSimilarity.load reads the model.

@@ -310,9 +310,10 @@ TABLE = (
         ("multitask-ridge", "2.0 * lam * np.eye(r)", "lam * np.eye(r)"),
     )),
     ("formula", "problems/subspace/kernels.py",
-     "test_subspace.py::test_the_inner_solution_minimises_the_printed_objective", (
+     "test_subspace.py::test_the_inner_solution_minimises_its_objective", (
         ("completion-ridge", "+ 2.0 * lam * gram[a, b]", "+ lam * gram[a, b]"),
-        ("completion-value", "total += lam * (length - shrink)", "total += lam * length"),
+        ("completion-value", "(length - shrink * (weight != 1.0))", "length"),
+        ("completion-all", "shrink * (weight != 1.0)", "shrink"),
     )),
     ("formula", "problems/subspace/cost.py",
      "test_subspace.py::test_gradient_and_hessian_also_where_the_basis_is_not_orthonormal", (
@@ -346,7 +347,7 @@ TABLE = (
     )),
     ("formula", "problems/coembedding/kernels.py",
      "test_tags.py::test_equation_14_as_it_stands", (
-        ("tags-of-a-post", "        odds[mine] = 0.0\n        # So", "        # So"),
+        ("tags-of-a-post", "        odds[mine] = 0.0\n        # The", "        # The"),
     )),
 
     ("optimum", "problems/coembedding/kernels.py",

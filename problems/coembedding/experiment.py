@@ -133,8 +133,8 @@ class Coembedding(Experiment):
     """Classify with several labels: co-embedding, binary relevance, label ranking and chains.
 
     Samples, labels and a threshold are embedded so that a label applies if it is nearer than the threshold. A
-    certificate shows that the embedding is the global minimum. ila has the paper's loss, ila-hinge our own, which
-    decides each label separately. The default run is small and takes about a minute on two cores.
+    certificate shows that the embedding is the global minimum. The method ila has the paper's loss, and ila-hinge our
+    own, which decides each label separately. The default run is small and takes about a minute on two cores.
     """
 
     data: Annotated[options.Data, MultilabelBundle] = "digits-labels"

@@ -258,8 +258,8 @@ class Multitask(Experiment):
 
     Without --data the regressions are generated, and share three features. That takes ten seconds on two cores. Those
     of --data alike share most of their coefficients, and differ in two dimensions. The methods of the paper take
-    features unscaled. subspace has a shared vector, and its rank and weight by cross-validation. pooled and slopes
-    are pooled ridges with an effect of each task.
+    features unscaled. The method subspace has a shared vector, and its rank and weight by cross-validation. The
+    methods pooled and slopes are pooled ridges with an effect of each task.
 
     Examples of each task are divided at random, 80 % for training. The error of a task is its mean squared error on
     the test part, divided by the variance of all its labels. The table also has it divided by that of the test labels

@@ -36,7 +36,8 @@ def compared(experiment: Any, folder: Path, ours: str, **measures: float) -> lis
     def shown(name: str, mean: float, error: float, sign: str = "") -> str:
         factor = measures[name]
         digits = 1 if factor * best.mean(name) > 1.0 else 3
-        return f"{factor * mean:{sign}.{digits}f} ± {factor * error:.{digits}f}"
+        spread = f" ± {factor * error:.{digits}f}" * (len(best.cells) > 1)
+        return f"{factor * mean:{sign}.{digits}f}{spread}"
 
     found: list[dict[str, Any]] = []
     for row in rows:

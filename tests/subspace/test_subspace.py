@@ -69,9 +69,7 @@ def inner(known: np.ndarray, Y: np.ndarray, W: np.ndarray, U: np.ndarray, lam: f
 @pytest.mark.parametrize("lam", [0.0, 0.07, 0.3])
 @pytest.mark.parametrize("stretched", [False, True])
 @pytest.mark.parametrize("penalty", ["unknown", "all"])
-def test_the_inner_solution_minimises_the_printed_objective(
-    lam: float, stretched: bool, penalty: str
-) -> None:
+def test_the_inner_solution_minimises_its_objective(lam: float, stretched: bool, penalty: str) -> None:
     known, Y, U = instance(stretched=stretched)
     cost = MatrixCompletion(table(known, Y), 4, lam, penalty)
     W = np.concatenate([cost.weights(U, agent) for agent in range(4)])

@@ -37,8 +37,8 @@ class ConstrainedResult(Result):
     Attributes
     ----------
     violation : float
-        The largest |h|, and the largest g that is positive or has a multiplier. For a `NonsmoothProblem` also the
-        largest difference between c and its image under h's proximal map.
+        The largest size of an h, and the largest g that is positive or has a multiplier. For a `NonsmoothProblem`
+        also the largest difference between c and its image under h's proximal map.
     equality_multipliers, inequality_multipliers : array
         λ and μ, with which the gradient of f + λᵀh + μᵀg is zero at a stationary point.
     multipliers : array or None

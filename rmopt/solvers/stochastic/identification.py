@@ -104,8 +104,8 @@ class ManifoldIdentification(CheckedValue, ScheduledSolver):
 
     Shalit et al. (2012), Algorithm 6, which they found unstable: in its printed form ("paper") the inner step depends
     on the factors, and directions that are long in both factors grow ever longer. The form "gauge", the Euclidean
-    step within the present column and row space, does not. Neither is needed for speed: LORETA-1 itself costs O(nnz·k
-    + k²) per step here. Runs in plain Python, O((n + m) k²) a round.
+    step within the present column and row space, does not. Neither is needed for speed: a step of LORETA-1 itself
+    costs O(nnz·k + k²) here. Runs in plain Python, O((n + m) k²) a round.
 
     Parameters
     ----------
