@@ -42,7 +42,7 @@ MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "cmfrec": (CMFRec(10), crossed(lam=(2.5, 5.0, 10.0))),
     "BiasedALS": (BiasedALS(10), crossed(lam=(0.25, 0.35, 0.5, 0.7))),
     "BayesianCompletion": (BayesianCompletion(10, n_samples=20), [{}]),
-    "RTRMC": (RTRMC(RANK), crossed(lam=(0.00025, 0.0005, 0.001, 0.002, 0.004))),
+    "RTRMC": (RTRMC(RANK), crossed(lam=(0.00025, 0.001, 0.004))),
     "Parallel Gossip, 2 processes": ("parallel", [PLAN]),
 }
 
