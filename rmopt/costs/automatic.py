@@ -337,8 +337,8 @@ class AutomaticCost(Cost):
         except RuntimeError as error:
             if "type" in str(error):
                 error.add_note(
-                    f"The point has dtype {flat[0].dtype}; tensors in the function need the same, or begin the run at "
-                    "manifold.random_point(0, like=data)."
+                    f"The point has dtype {flat[0].dtype}; tensors in the function need the same, or begin the run "
+                    "at manifold.random_point(0, like=data)."
                 )
             raise
         if forms.MATRIX not in forms.kinds_in(form):
