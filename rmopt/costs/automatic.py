@@ -336,9 +336,9 @@ class AutomaticCost(Cost):
             value = at(flat)
         except RuntimeError as error:
             if "type" in str(error):
+                kind = flat[0].dtype
                 error.add_note(
-                    f"The point has dtype {flat[0].dtype}; tensors in the function need the same, or begin the run "
-                    "at manifold.random_point(0, like=data)."
+                    f"The point is {kind}; make data so too, or start at random_point(0, like=data)."
                 )
             raise
         if forms.MATRIX not in forms.kinds_in(form):
