@@ -60,10 +60,11 @@ def choices(folder: Path, data: str, method: str) -> list[dict[str, Any]]:
     bundle = classes(data, FEATURES, 0)
     some = np.random.default_rng(0).permutation(np.flatnonzero(bundle.train))[:FEW]
     np.savez(folder / "few.npz", X=bundle.X[some].toarray(), y=bundle.y[some])
-    experiment, rows = Metric(
+    rows: list[Any] = []
+    experiment: Any = Metric(
         data=str(folder / "few.npz"), features=0, triplets=TRIPLETS, seeds=1, select="first", folds=2, methods=method
-    ), []  # fmt: skip
-    experiment.draw = rows.extend  # type: ignore[method-assign]
+    )  # fmt: skip
+    experiment.draw = rows.extend
     experiment(Run("choices", 0, folder, quiet=True))
     return [
         {"data": bundle.name, "method": row.label, "parameters": row.models[0]["parameters"]} for row in rows
