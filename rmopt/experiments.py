@@ -84,7 +84,7 @@ class Run:
         return self.out / name
 
     def say(self, text: str) -> None:
-        """Print a line of text unchanged and unwrapped, unless the run is quiet or prints JSON."""
+        """Print text without markup, long words unbroken, unless the run is quiet or prints JSON."""
         wrapped = partial(fill, width=self.console.width, break_long_words=False, break_on_hyphens=False)
         self.console.print("\n".join(map(wrapped, text.split("\n"))), markup=False, soft_wrap=True)
 

@@ -101,7 +101,7 @@ def set_aside(path: Path) -> Path | None:
 def reading(path: Path | str, told: type[Exception] = StorageError) -> Iterator[None]:
     """Turn any failure to read and parse a file in a with block into one `StorageError`.
 
-    Errors of the classes in `told`, which name their own cause, stay as they are.
+    Errors of the class `told`, which name their own cause, stay as they are.
     """
     try:
         yield
@@ -149,7 +149,7 @@ def load_arrays(path: Path | str) -> tuple[dict[str, "np.ndarray"], dict[str, An
 def read_arrays(path: Path | str, *layouts: Layout) -> dict[str, "np.ndarray"]:
     """Read arrays from an ``.npz`` file of any origin.
 
-    Reads the arrays of the first layout that the file satisfies, which may hold others too, or all arrays if no
+    Reads the arrays of the first layout whose names the file has, which may hold others too, or all if no
     layout is given. Raises `StorageError` if the file is missing or damaged, lacks an array, has one of another type
     or shape, or if the arrays would have more than 64 MiB in memory, or a hundred times the size of the file if that
     is more, or 16 GiB.

@@ -307,7 +307,7 @@ def lanczos_eigh(operator: Any, k: int, **how: Any) -> tuple[Array, Array]:
     ------
     scipy.sparse.linalg.ArpackNoConvergence
         With the converged part, for a limit ``maxiter`` or more than 5,000 rows. For fewer rows all eigenvalues are
-        computed then, as if the largest are far smaller in size than negative ones.
+        computed then, for example if the largest are far smaller in size than negative ones.
     """
     # It is slow to import.
     from scipy.sparse.linalg import ArpackNoConvergence, eigsh

@@ -57,7 +57,8 @@ class Measured(SphinxDirective):
         return [*found, again]
 
     def _table(self, title: str, rows: list[dict[str, Any]]) -> nodes.Node:
-        keys = list(dict.fromkeys(key for row in rows for key in row))
+        # Lists are curves, for figures.
+        keys = dict.fromkeys(key for row in rows for key in row if not isinstance(row[key], list))
         numeric = {key: all(isinstance(row.get(key), int | float | None) for row in rows) for key in keys}
         table, group = nodes.table(), nodes.tgroup(cols=len(keys))
         table += nodes.title(text=title)

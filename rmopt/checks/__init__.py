@@ -53,7 +53,7 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     Parameters
     ----------
     part : object
-        A manifold, checked with all its retractions, a problem, for the laws of its cost, a sampler, a rule of step
+        A manifold (with all its retractions), a problem (for the laws of its cost), a sampler, a rule of step
         sizes, a `Proximable`, an `Instance` with all its parts, or a pair: a retraction and a manifold, a solver and
         a problem, an engine and a problem.
     seed : int

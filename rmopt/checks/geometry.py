@@ -306,7 +306,7 @@ def _orthogonality(at: _Tangents) -> float | None:
         return None
     if error > ROUNDING * at.coarseness and isinstance(at.a, np.ndarray):
         inner = partial(at.inner, at.x)
-        # An inner product that projects its arguments is undefined for other arrays.
+        # An inner product that projects its arguments is meaningless for other arrays.
         if abs(inner(Z - PZ, Z - PZ)) > 1e-6 * abs(inner(Z, Z)):
             error = abs(inner(PZ, Y) - inner(Z, PY)) / abs(inner(Z, Z) * inner(Y, Y)) ** 0.5
     return error

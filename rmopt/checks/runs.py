@@ -243,7 +243,7 @@ def _resumption(runs: _Runs) -> Any:
     return apart(parted.point, whole.point)
 
 
-@law(SOLVER, "a run changes the solver, which other runs share; keep changing values in the state", 0.0)
+@law(SOLVER, "a run changes the solver, which other runs share; values that change belong in the state", 0.0)
 def _solver_purity(runs: _Runs) -> Any:
     """A run changes neither the solver nor the initial point, and a step does not change the state before it."""
     start, before = runs.first(), written(sorted(vars(runs.solver).items()))

@@ -25,7 +25,7 @@ class Cost(Linear, ABC):
     direction, as an operator. ``precondition(point, tangent)`` is a symmetric positive definite map of tangent
     vectors near to the inverse of the Riemannian Hessian. ``row_gradient(point, terms)``, of a sum at a matrix,
     returns the numbers of some rows, each once, and the gradient of these terms there. ``proximal_step(point, block,
-    step)`` returns the image of a block under the proximal map of the part that is not smooth; then `value` is of
+    step)`` returns the point after the proximal map, in a block, of the part that is not smooth; then `value` is of
     both parts and `gradient` of the smooth one.
 
     Attributes

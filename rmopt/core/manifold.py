@@ -190,7 +190,7 @@ class Manifold(Explained, ABC):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "inner_product" in vars(cls) and "inner" not in vars(cls):
-            # A base class would give its own retraction.
+            # A base class would give its own `inner`.
             setattr(cls, "inner", Manifold.inner)  # noqa: B010
         if "retraction" in vars(cls) and "default_retraction" not in vars(cls):
             raise InvalidInputError(

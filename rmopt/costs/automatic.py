@@ -332,7 +332,15 @@ class AutomaticCost(Cost):
         def at(arrays: Sequence[Array]) -> float:
             return self._number(function(*map(self.backend.given, arrays)))
 
-        value = at(flat)
+        try:
+            value = at(flat)
+        except RuntimeError as error:
+            if "type" in str(error):
+                kind = flat[0].dtype
+                error.add_note(
+                    f"The point is {kind}; make data so too, or start at random_point(0, like=data)."
+                )
+            raise
         if forms.MATRIX not in forms.kinds_in(form):
             return
         if not np.isfinite(value):

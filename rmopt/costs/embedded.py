@@ -208,7 +208,7 @@ class PairwiseDistance(EmbeddedCost):
     Parameters
     ----------
     features : array, sparse array or operator, shape (n_objects, p)
-        One row for each object, as `BlockDiagonal` for objects of several kinds.
+        One row for each object, or a `BlockDiagonal` for objects of several kinds.
     pairing : Pairs or Grid
         The measured pairs of objects, or a custom object with the methods `distances` and `laplacian`.
 

@@ -1,4 +1,4 @@
-"""Connected graphs of agents, and rounds of messages in which each agent has one partner."""
+"""Connected graphs of agents, and rounds of messages in which each agent has at most one partner."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -88,7 +88,7 @@ class Graph:
 
     @cached_property
     def matchings(self) -> list[Array]:
-        """A partition of the edges into groups that share no agent, as ascending numbers of edges.
+        """A partition of the edges, as ascending numbers, into groups whose edges share no agent.
 
         The edges are coloured greedily in their order. On a path these are the odd and the even edges, the red–black
         order of Mishra et al. 2019, section 5.3. In general there are at most 2 Δ − 1 groups for the largest degree

@@ -118,7 +118,7 @@ class AutomaticResiduals(ResidualSum):
         found = np.asarray(given)
         if not hasattr(given, "reshape") or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
             raise InvalidInputError(
-                f"{self._name} returned {shown(given)}; return finite real residuals in {self._alone.backend.name}."
+                f"{self._name} returned {shown(given)}; return finite real residuals by {self._alone.backend.name}."
             )
         return found.astype(float).ravel()
 

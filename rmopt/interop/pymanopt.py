@@ -74,7 +74,7 @@ def _watched(problem: Problem, watch: "Watch") -> pymanopt.Problem:
 class Watch:
     """Watches an optimizer at work: counts its calls, measures its iterations, and may stop it.
 
-    The current point is that of the latest gradient evaluated right after the cost.
+    The current point is that of the latest gradient, evaluated right after the cost.
     """
 
     def __init__(

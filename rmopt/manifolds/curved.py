@@ -204,7 +204,7 @@ class Hyperbolic(_Columns):
         """Return the points above columns of n numbers, as `lifted` does."""
         first = self._sheet(rest)
         if (word := self._too_far(first)) is not None:
-            raise InvalidInputError(f"after a step on {self} {word}; take shorter ones.")
+            raise InvalidInputError(f"after a step on {self}, {word}; take shorter ones.")
         return self._joined(first, rest)
 
     def _sheet(self, rest: Array) -> Array:

@@ -472,7 +472,7 @@ class LogEuclidean(Metric):
 class BuresWasserstein(Metric):
     """½ tr(L η) with L W + W L = ξ, from optimal transport between normal distributions.
 
-    A geodesic ends after finite length, when I + L becomes singular (Bhatia, Jain and Lim 2019).
+    A geodesic may end after finite length, when I + L becomes singular (Bhatia, Jain and Lim 2019).
     """
 
     retractions: ClassVar[Mapping[str, Retraction]] = by_name(Congruence(), Exponential())

@@ -56,7 +56,7 @@ def cell(value: Any) -> str:
 
 
 def show(title: str, rows: list[Row]) -> None:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
+    columns = dict.fromkeys(key for row in rows for key in row if not isinstance(row[key], list))
     table = Table(*columns, box=None)
     for row in rows:
         table.add_row(*(cell(row.get(key)) for key in columns))

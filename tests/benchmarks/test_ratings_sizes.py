@@ -50,7 +50,7 @@ MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
 @pytest.mark.parametrize("method", MODELS)
 @pytest.mark.parametrize(("name", "updates"), [("generated-ml10m", 400), ("generated-netflix", 60)])
 def test_ratings(measured: Any, name: str, updates: int, method: str, tmp_path: Path) -> None:
-    """Generated ratings of MovieLens-10M's shape, 400 updates of each edge, and of Netflix's, 60 of them."""
+    """Generated ratings of MovieLens-10M's shape and of Netflix's, a tenth held out."""
     if method == "cmfrec" and not find_spec(method):
         pytest.skip("cmfrec is not installed.")
     measured(ratings, name, updates, method, tmp_path)

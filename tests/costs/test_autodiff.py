@@ -472,6 +472,14 @@ def test_errors_of_the_function_itself_stay_what_they_are(library: str) -> None:
             LIBRARIES[library][2](function).gradient(np.ones(3))
 
 
+def test_torch_data_in_another_precision_are_named() -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.ones((3, 3))
+    with pytest.raises(RuntimeError) as said:
+        rmopt.torch_cost(lambda x: torch.sum(data @ x)).gradient(np.ones(3))
+    assert said.value.__notes__[0].startswith("The point is float64; make data so too")
+
+
 def test_torch_differentiates_where_that_is_switched_off() -> None:
     torch = pytest.importorskip("torch")
     problem = Problem(
