@@ -68,7 +68,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
         return f"rmopt serve {shlex.quote(str(run.out))} shows model.npz, a {type(model).__name__}."
 
     if low == high or (low >= 0 and high > 10 * middle):
-        run.say("The values are counts, not ratings: lists of ten are measured.")
+        run.say("The values are counts, or all equal: lists of ten are measured.")
         lists = [COMPLETERS[name] for name in ("popular", "neighbors", "implicit")]
         return *entries(bundle), lists, given, "ndcg", None, splitter, keep
     kinds = [Method("users and items alone", BiasedALS(0), crossed(lam_effects=(1.0, 2.0, 3.0, 5.0, 10.0, 20.0))),

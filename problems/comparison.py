@@ -389,7 +389,7 @@ class Experiment:
         return None
 
     def measured(self, one: Settings) -> Cell:
-        """Train a model, and return its `columns`, `seconds` and learning `curve`, or None after divergence."""
+        """Train a model, and return its `columns`, `seconds` and learning `curve`, None each after divergence."""
         # Others share the data, and a user's method may compute in place.
         part = SimpleNamespace(**{name: rows.copy() for name, rows in vars(self.data_of(one)).items()})
         model = self.model(one)
@@ -612,7 +612,7 @@ class Difference:
 
     @property
     def margin(self) -> float:
-        """The least significant distance of the mean from 0, by Student's distribution, or 0 for one seed."""
+        """The smallest significant distance of the mean from 0, by Student's distribution, or 0 for one seed."""
         return 0.0 if self.count == 1 else float(stdtrit(self.count - 1, 1 - CHANCE / 2)) * self.sem
 
     @property

@@ -23,7 +23,7 @@ from rmopt.retractions import FIXED_RANK_RETRACTIONS, PSD_RETRACTIONS
 from rmopt.solvers import SGD, Parallel, Recorder, Sampler, ScheduledSolver
 from rmopt.solvers.stochastic.continued import Continued, with_zero_rows
 
-# The growth of step sizes for each further worker, and its bound (docs/measured/scaling.md).
+# The factor of step sizes for each worker, and its bound (docs/measured/scaling.md).
 LONGER, MOST = 0.8, 6.0
 
 

@@ -94,7 +94,7 @@ class NeighborTriplets(Sampler):
     Parameters
     ----------
     X : array or sparse matrix, shape (N, d)
-        Rows with Euclidean distances.
+        Rows, compared by Euclidean distances.
     y : array, shape (N,)
         Class labels.
     n_positives, n_negatives : int

@@ -163,7 +163,7 @@ def table_of_numbers(name: str, X: Any, *, sparse: bool = True) -> Any:
 
 
 def _check_form(name: str, X: Any, columns: bool = True) -> None:
-    """Refuse a dict, text, a damaged matrix, and dates in arrays or frames, which become nanoseconds."""
+    """Refuse a dict, text, a damaged matrix, and dates in an array or a frame's `columns`, else nanoseconds."""
     whole(name, sound(name, X))
     # Scipy's dok is a dict.
     if isinstance(X, dict | str | bytes) and not sp.issparse(X):
@@ -204,7 +204,7 @@ def array_of(name: str, value: Any) -> Array:
 
 
 def in_order(name: str, labels: Any) -> Any:
-    """Return labels in a type of scikit-learn, and refuse those that cannot be sorted."""
+    """Return labels in a type that scikit-learn knows, and refuse those that cannot be sorted."""
     if labels is None or sp.issparse(sound(name, labels)):
         return labels
     try:

@@ -102,7 +102,7 @@ class Certified(Estimator):
             # If the empty model is not the minimum, it is within tol of it.
             name, value = ("tol", self.tol) if self.gap_ > 0.0 else ("beta", beta)
             warn(
-                f"{name} = {value:g} is so large that the model is empty (rank 0), without differences; try a tenth."
+                f"{name} = {value:g} is so large that the model is empty (rank 0), and treats all alike; try a tenth."
             )
         return result.point.factor()
 

@@ -92,7 +92,7 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
 
 
 def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
-    """Read the file in a text, and return the given meanings of its columns."""
+    """Read the file that a text names, and return the given meanings of its columns."""
     name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
     # A comma in a column name is not followed by a word and =.
     for part in filter(None, re.split(r",(?=\s*\w+=)", about)):

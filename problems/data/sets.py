@@ -312,7 +312,7 @@ def ml10m_tags(path: Path) -> TagBundle:
 
 @Source("made up")
 def toy_tags() -> TagBundle:
-    """Generate tags of 40 users and 60 items: each has a place in the plane, and its tags are the nearest of 50.
+    """Generate tags of 40 users and 60 items: each has a place in the plane, and posts have the nearest of 50.
 
     As in Mirzazadeh, White, György and Schuurmans, Scalable metric learning for co-embedding, ECML PKDD (2015).
     """

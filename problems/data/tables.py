@@ -417,7 +417,7 @@ def check_classes(table: Table, name: str, known: Array, y: Array) -> None:
     numbers = pd.to_numeric(pd.Series(known), errors="coerce")
     if (numbers % 1 > 0).any() or (len(known) > 20 and 2 * len(known) > len(y)):
         many = f"{len(known):,} different values in {len(y):,} rows: no classes"
-        raise InvalidInputError(f"{name} of {table.source} has {many}; name the classes, as label=COLUMN.")
+        raise InvalidInputError(f"{name} of {table.source} has {many}; name the column, as label=COLUMN.")
     for sign in "|;,":
         words = [parts(str(word), sign) for word in known.tolist()]
         lists = np.array([len(labels) > 1 for labels in words])

@@ -99,8 +99,8 @@ def _from_zero(
     if len(left) >= manifold.rank:
         return _truncated(manifold, left, cost.X[taken])
     raise InvalidInputError(
-        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank}; a row has one if a true and a "
-        "wrong label are within a margin of 1 and a feature is not 0. Give more rows, less rank or init = 'identity'."
+        f"init = 'zero' found {len(left)} subgradients for rank {manifold.rank}; a row has one if a true and a wrong "
+        "label are within a margin of 1 and a feature is not 0. Give more rows, a lower rank or init = 'identity'."
     )
 
 

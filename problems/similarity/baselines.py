@@ -79,7 +79,7 @@ class PassiveAggressive(FactorSolver):
 
 
 class PSDGradientDescent(FactorSolver):
-    """Gradient steps on A of W = A Aᵀ, or Riemannian descent in the flat metric (§7.1.4, 2).
+    """Gradient steps on A of W = A Aᵀ, which is Riemannian descent in the flat metric (§7.1.4, 2).
 
     Runs on `PSDFixedRank` in O(nnz·k) per step.
 

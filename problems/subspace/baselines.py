@@ -214,7 +214,7 @@ def _basis(S: Array) -> Array:
 
 @dataclass(eq=False, repr=False)
 class DLMaFitCompletion(CompletionEstimator):
-    """A matrix that agents on a path complete by `DLMaFit`, at λ = 0, with each edge used `n_epochs` times."""
+    """A matrix that agents on a path complete by `DLMaFit`, at λ = 0, in 2 · `n_epochs` steps."""
 
     _: KW_ONLY
     n_agents: int = N_AGENTS

@@ -38,7 +38,7 @@ class Ranked(NamedTuple):
     Attributes
     ----------
     precision : float
-        The number of held-out rows among the recommended, divided by the length of the list.
+        The number of held-out rows among the recommended, divided by the requested length.
     recall : float
         The share of the held-out rows that are recommended.
     ndcg : float

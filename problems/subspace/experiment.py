@@ -77,7 +77,7 @@ class Completion(Experiment):
 
     data: Annotated[options.Data, Ratings] = "picture"
     agents: Annotated[str, Option(help="Numbers of agents, separated by commas.")] = "6"
-    rank: Annotated[str, options.rank_option("10, 20 for the picture")] = ""
+    rank: Annotated[str, options.rank_option("10 (20 for the picture)")] = ""
     lam: Annotated[float, Option(min=0, help="Weight λ that draws unknown entries towards 0.")] = 0.005
     updates: Annotated[float, Option(min=1e-3, help="Expected number of draws of each edge.")] = 100.0
     seeds: options.Seeds = 1

@@ -21,7 +21,7 @@ from rmopt.kernels import njit
 
 # Sums may be reordered into vector instructions, without assumptions on NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}
-# The share of the first squared residual at which conjugate gradients end.
+# The share of the squared right-hand side at which conjugate gradients end.
 SETTLED = 1e-14
 
 

@@ -65,8 +65,8 @@ def completion(
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
     The error is measured on a tenth of the ratings, which a first model did not get. The saved model learns from all.
-    Below it is the error by users and items alone, or for views the scores of item neighbours and of the most popular
-    items.
+    Below the error is that by users and items alone, or for views the scores of item neighbours and of the most
+    popular items.
     """
     if weights and model != "implicit":
         raise InvalidInputError("--weights is for --model implicit; add that, or leave --weights out.")

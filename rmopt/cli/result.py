@@ -79,7 +79,7 @@ def heading_of(key: str) -> str:
 
 
 def cells_of(rows: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    """Return the cells of a column: durations with two decimals, other numbers with four digits of the largest."""
+    """Return the cells of a column: durations with two decimals, similar numbers with four digits of the largest."""
     values = [row.get(key) for row in rows]
     sizes = [abs(value) for value in values if isinstance(value, float) and value]
     largest, least = max(sizes, default=1.0), min(sizes, default=1.0)

@@ -49,7 +49,7 @@ class OutputFolder:
     """
 
     def __init__(self, out: Path | None, name: str) -> None:
-        # To a microsecond, so that it is a new one.
+        # To a millisecond, so that it is a new one.
         self.path = out or Path("rmopt-runs", f"{name}-{datetime.now():%Y%m%d-%H%M%S-%f}"[:-3])
         self._made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         self._lock: int | None = None

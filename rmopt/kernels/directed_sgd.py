@@ -59,7 +59,7 @@ def run(loss, weights, sides, S, M, squares, counts, left, right, terms, batch):
     S, M : arrays of shape (k, k)
         The cores between both sides: of the point U S Vᵀ, and of the tangent vector (M, Up, Vp).
     squares : array of one
-        The mean of squared lengths for the weights.
+        The weighted sum of squared lengths.
     counts : int array of two
         Steps and updates.
     batch : int

@@ -40,7 +40,7 @@ def exp(x):
     middle = (1 / 720 + r * (1 / 5040)) + rr * (1 / 40320 + r * (1 / 362880))
     high = (1 / 3628800 + r * (1 / 39916800)) + rr * (1 / 479001600 + r * (1 / 6227020800))
     series = low + rr * rr * (middle + rr * rr * high)
-    # Two factors: 2ⁿ alone may overflow although eˣ does not, and only the last product rounds.
+    # Two factors: 2ⁿ alone may be out of range although eˣ is not, and only the last product rounds.
     half = 0.5 * n + BIASED
     return (1.0 + (r + rr * series)) * _power_of_two(half) * _power_of_two((n - (half - BIASED)) + BIASED)
 

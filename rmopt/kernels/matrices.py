@@ -91,7 +91,7 @@ def inner(A, B):
 
 @njit(cache=True, nogil=True)
 def solved(A, B):
-    """Return A⁻¹ B, or raise a ValueError if A is singular or not finite."""
+    """Return A⁻¹ B, or raise a ValueError if A is singular or holds NaN."""
     table = np.empty((A.shape[0], 2 * A.shape[0]))
     write(table, A)
     if not invert(table, 0.0):

@@ -83,7 +83,7 @@ class Round(NamedTuple):
     updates: int = 0
 
     def enough(self, tol: float) -> float:
-        """Return the length of a sufficiently short gradient; start and end may both be minima of f."""
+        """Return the length of a sufficiently short gradient; start or end may be a minimum of f."""
         return max(tol * max(self.first_norm, self.slope, np.finfo(float).tiny), self.rounding)
 
 
@@ -113,7 +113,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
     growth : float
         The factor by which the weight grows.
     threads : int, optional
-        As in `GradientSolver`. `inner` must not have its own. Its value is the default.
+        As in `GradientSolver`. Defaults to that of `inner`, which then has none of its own.
 
     See Also
     --------

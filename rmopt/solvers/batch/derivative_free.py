@@ -235,7 +235,7 @@ class _DerivativeFree(CheckedValue, Solver):
         return replace(result, counts=dict(state.counts))
 
     def _seen(self, state: Stand) -> tuple[float, float]:
-        """Return the least significant size, and the least significant difference of costs."""
+        """Return the smallest significant size and difference of costs."""
         tol = ns.slack(1e-6, *arrays_of(state.point)) if self.tol is None else self.tol
         return tol * state.first_size, tol * max(abs(state.cost), state.first_spread)
 
@@ -406,7 +406,7 @@ class ParticleSwarm(_DerivativeFree):
     particles if the cost has `values`. A particle flies along the logarithm of a point, or along the projected
     difference if that has no closed form, so every manifold works.
 
-    `converged` means that all particles have met, with equal costs. The end need not be a minimum, because a swarm
+    `converged` means that all particles have met, with similar costs. The end need not be a minimum, because a swarm
     may contract too early. Run it from several seeds, and `NelderMead` from its end.
 
     Parameters

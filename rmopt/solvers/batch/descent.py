@@ -41,8 +41,8 @@ class GradientSolver(CheckedValue, Solver):
     max_iter : int
     tol : float, optional
         Stop when the gradient is at most this long, relative to the first one. Defaults to 1e-6, or 1e-4 in single
-        precision, or the rounding error of the Euclidean gradient, so that a run may start at the minimum. It is 0 if
-        a stopping criterion sets the length of the gradient.
+        precision, or the rounding error of the Euclidean gradient, so that a run may start at the minimum, or 0 if a
+        stopping criterion sets the length of the gradient.
     gradient_norm : float, optional
         Stop when the gradient is at most this long, instead of `tol`.
     retraction : Retraction or str, optional

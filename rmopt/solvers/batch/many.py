@@ -296,7 +296,7 @@ def solve_many(
         Steps along the gradient, as by `BarzilaiBorwein`, or Newton steps, as by `TrustRegions`, for costs with a
         ``hessian(points, directions)``.
     max_iter : int
-        The largest number of steps of each problem.
+        The largest number of steps that each problem tries.
     tol : float, optional
         A problem ends at this length of its gradient, relative to the first one. Defaults to 1e-6, or 1e-4 in single
         precision.
@@ -377,7 +377,8 @@ def _started(manifold: Any, points: Any) -> Array:
     """Return the points in real or complex numbers, and refuse points of other manifolds than those of arrays."""
     if not isinstance(manifold, ArrayManifold):
         raise MissingCapabilityError(
-            f"solve_many needs a manifold whose points are arrays, got {shown(manifold)}; run a solver for each one."
+            f"solve_many needs a manifold whose points are arrays, got {shown(manifold)}; run a solver for each "
+            "problem."
         )
     shape = tuple(getattr(points, "shape", ()))
     if not ns.is_array(points) or shape[1:] != manifold.shape or 0 in shape[:1]:

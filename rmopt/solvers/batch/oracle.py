@@ -472,7 +472,7 @@ def misfit(
 
     Central differences along a random direction have no error of first order for any retraction. The cost contradicts
     the gradient if it rises and falls by more than its curvature, and a minimum if it falls on both sides, at three
-    step lengths that differ by factors of 64: noise of any size and kinks do not. Differences of slopes up to `flat`
+    step lengths that span a factor of 64: noise of any size and kinks do not. Differences of slopes up to `flat`
     count as zero. If one of `seen` would show at a step too short for curvature, a single fitting value there
     suffices.
     """
@@ -515,8 +515,8 @@ def misfit(
             if abs(slopes[-1]) * short > 2.0 * noise and not agree([*slopes[1 - AGREED :], off / short]):
                 return None
             return (
-                f"along a random direction the cost changes by {said + slopes[-1]:.1e} per unit of length, and by "
-                f"the gradient it is {said:.1e}; test the cost by rmopt.checks.check_gradient."
+                f"along a random direction the cost changes by {said + slopes[-1]:.1e} per unit of length, and the "
+                f"gradient gives {said:.1e}; test the cost by rmopt.checks.check_gradient."
             )
         if agree(bends):
             return (

@@ -240,7 +240,7 @@ class ProximalGradient(CheckedValue, Solver):
         z = state.point - state.t * state.gradient + state.normal
         if result.converged and excess(work.h, z, state.t, generator(work.seed, Stream.DIRECTIONS)) > LEAST:
             doubt = (
-                f"`prox` of {type(work.h).__name__} does not minimise `value` and the square; test it by "
+                f"`prox` of {type(work.h).__name__} does not minimise `value` plus the square; test it by "
                 "rmopt.checks.check_proximable."
             )
             warn(f"the run ended by {result.stopped_by}, and has not converged: {doubt}", RuntimeWarning)

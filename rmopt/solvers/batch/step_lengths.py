@@ -155,7 +155,7 @@ class StepLength(Value, ABC):
     tries_guess: ClassVar[bool] = False
 
     def begin(self, work: Oracle, state: Iterate) -> Any:
-        """Return the memory at the initial point: a step of length 1, or one from the numbers there."""
+        """Return the memory at the initial point: a step of length 1, or the least that rounding resolves."""
         length = max(1.0, RESOLVED * work.coarseness * size_of(state.point))
         return Guess(length / max(state.norm, 1e-300), state.cost)
 

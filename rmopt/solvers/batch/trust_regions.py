@@ -522,7 +522,7 @@ def lanczos(
     """Yield an orthonormal basis of a growing Krylov space, the tridiagonal matrix there, and the remainder.
 
     The matrix is given by its diagonal and off-diagonal. It ends when the space is invariant up to rounding. Without
-    correction, the parts of vectors off the tangent space would grow with each one.
+    `clean`, the parts of vectors off the tangent space grow with each one.
     """
     inner, basis, diagonal, beside = work.dot, [start], list[float](), list[float]()
     while True:

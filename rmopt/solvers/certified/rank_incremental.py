@@ -121,9 +121,9 @@ class RankIncremental(CheckedValue, Solver):
 
     Each round adds leading eigenvectors of −∇f, found by Lanczos iterations, scales old and new columns, minimises
     locally, and drops columns that vanished. It lowers the objective up to rounding, so that a loop of growing and
-    shrinking can only be rounding, which ends the run. The strategies that the paper compares are ``columns=1``, 1,
-    2, 4, … columns a round, also with ``factor=1``, always one (Zhang et al. 2012), and ``rescale=False`` (Journée et
-    al. 2010), and ``inner=None``, boosting without local optimisation.
+    shrinking can only be rounding, which ends the run. The strategies that the paper compares are ``columns=1``
+    (1, 2, 4, … a round), also with ``factor=1`` (always one, Zhang et al. 2012) and ``rescale=False`` (Journée et al.
+    2010), and ``inner=None``, boosting without local optimisation.
 
     On manifolds of factors with a known trace (`Elliptope`, `Oblique`, `Stiefel`, `Sphere`; see `certify`) it takes
     any cost of YYᵀ that is linear or declared convex. The run begins at the rank of the manifold, with local

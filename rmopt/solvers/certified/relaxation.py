@@ -309,9 +309,7 @@ def _check_form(work: Relaxation, Y: Array, value: float, S: Callable[[Array], A
         if DOUBTFUL * least <= RESOLVED * size:
             break
     if not abs(best - said) <= DOUBTFUL * least + RESOLVED * size:
-        seen = (
-            f"along an appended column its values change by {best:.8g}, and by its gradients it is {said:.8g}"
-        )
+        seen = f"along an appended column its values change by {best:.8g}, its gradients give {said:.8g}"
         raise _refused(work.problem, f"{seen}; {WRONG}")
     for t in () if work.linear else (1e-4, 1e-2, 1.0):
         there = work.value(np.hstack([Y, t**0.5 * v]))

@@ -96,7 +96,7 @@ class GossipEngine(Engine):
                 ways = [(agent, other) for agent, others in partners.items() for other in others]
                 like = next(iter(points.values()))
                 heard = self.world.deliver(points, ways, like, self.cost.graph.n)
-                # Each agent evaluates its own cost while messages are in transit.
+                # Each agent evaluates its own gradient while messages are in transit.
                 own = {agent: self.cost.tasks.agent_gradient(points[agent], agent) for agent in here}
                 others = heard()
                 points |= {

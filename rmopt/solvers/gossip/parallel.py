@@ -54,7 +54,7 @@ class Parallel(ScheduledSolver):
     first : int
         Steps before the first mean, and between the next ones. Later ones follow after a share of the steps so far,
         up to `every`, because points diverge most at the beginning. The share is 1 / (`workers` - 1), and at least
-        1/4. If it is `every` or more, all distances are equal.
+        1/4. If `first` is `every` or more, all distances are equal.
     step_factor : float
         A factor for the solver's step sizes. With many workers the steps of one are diluted in the mean; a number
         slightly below that of the workers compensates for it.

@@ -166,7 +166,8 @@ class ManifoldIdentification(CheckedValue, ScheduledSolver):
         batch = self.sampler_for(problem).batch_size
         if batch != 1 + self.inner_steps:
             raise InvalidInputError(
-                f"a round needs 1 + inner_steps = {1 + self.inner_steps} terms, not {batch}; set batch_size."
+                f"a round needs 1 + inner_steps = {1 + self.inner_steps} terms, and the sampler draws {batch}; set "
+                "its batch_size."
             )
         first = number(
             "the first step size", self.step_size_rule()(np.zeros(1, dtype=np.int64)).item(), above=0

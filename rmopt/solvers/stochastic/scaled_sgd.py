@@ -32,8 +32,8 @@ class ScaledSGD(Solver):
 
     For ½ Σ (aᵢ·bⱼ − y)² over known entries, on `FixedRankFactors` or `BoundedRank`. In the metric of
     `FixedRankFactors` convergence does not depend on the condition of the matrix (ScaledSGD, Zhang, Chiu and Zhang
-    2022). A step is implicit: with the residual e and the squared length s of the gradient of aᵢ·bⱼ, its length is η
-    e / (1 + η s) instead of η e, so that none is too long (Toulis and Airoldi 2017). The scales are updated before
+    2022). A step is implicit: with the residual e and the squared length s of the gradient of aᵢ·bⱼ, its factor is
+    η e / (1 + η s) instead of η e, so that none is too long (Toulis and Airoldi 2017). The scales are updated before
     each pass, when A and B become balanced factors of the same matrix. Then they are diagonal, and a step costs O(k).
 
     A pass goes through a grid of blocks of rows and columns. Those of a diagonal share no row or column and run in
