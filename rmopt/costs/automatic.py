@@ -336,10 +336,7 @@ class AutomaticCost(Cost):
             value = at(flat)
         except RuntimeError as error:
             if "type" in str(error):
-                kind = flat[0].dtype
-                error.add_note(
-                    f"The point is {kind}; make data so too, or start at random_point(0, like=data)."
-                )
+                error.add_note(f"Points are {flat[0].dtype}; make data so, or start at a point like them.")
             raise
         if forms.MATRIX not in forms.kinds_in(form):
             return

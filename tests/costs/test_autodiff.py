@@ -477,7 +477,7 @@ def test_torch_data_in_another_precision_are_named() -> None:
     data = torch.ones((3, 3))
     with pytest.raises(RuntimeError) as said:
         rmopt.torch_cost(lambda x: torch.sum(data @ x)).gradient(np.ones(3))
-    assert said.value.__notes__[0].startswith("The point is float64; make data so too")
+    assert said.value.__notes__[0].startswith("Points are float64; make data so")
 
 
 def test_torch_differentiates_where_that_is_switched_off() -> None:
