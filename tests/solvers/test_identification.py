@@ -150,7 +150,7 @@ def test_bad_input_is_named() -> None:
     solver = ManifoldIdentification(
         0.1, inner_step_size=0.1, inner_steps=4, sampler=Uniform(40, batch_size=3)
     )
-    with pytest.raises(InvalidInputError, match="terms, not 3"):
+    with pytest.raises(InvalidInputError, match="the sampler draws 3"):
         solver.run(Problem(MANIFOLD, cost))
     square = BilinearSum(cost.left, cost.left)
     with pytest.raises(MissingCapabilityError, match="PSDFixedRank"):
