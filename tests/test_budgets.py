@@ -26,12 +26,12 @@ ROOMS = {
     "rmopt/cli": 415,
     "rmopt/torch": 500,
     "rmopt": 17_735,
-    "problems/" + ", ".join(FAMILIES): 5_703,
-    "problems/data": 1_690,
-    "problems": 9_793,
+    "problems/" + ", ".join(FAMILIES): 5_715,
+    "problems/data": 1_700,
+    "problems": 9_813,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_990
+ALL_LINES = 49_020
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

@@ -44,6 +44,8 @@ KNOWN = {
     "label": "label labels class classes target y category species topic",
     "text": "text texts document message",
     "test": "test istest split subset",
+    # For --names.
+    "title": "title titles name names movietitle filmtitle booktitle songtitle itemname productname",
 }
 MEANT = {word: role for role, words in KNOWN.items() for word in words.split()}
 # The options in addition to columns.

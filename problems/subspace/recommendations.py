@@ -14,6 +14,7 @@ from typer import Argument, Option
 
 from problems.data import Ratings
 from problems.data.files import read_file
+from problems.data.tables import MEANT, first_of, plain
 from problems.options import DataHome, loaded, ranks_within
 from problems.subspace.als import BiasedALS, ImplicitALS
 from problems.subspace.baselines import ItemNeighbors, MostPopular
@@ -54,7 +55,8 @@ MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are not
 Rank = Annotated[int | None, Option(min=1, help="Rank of the model; by default 10, or less for few data.")]
 Count = Annotated[int, Option("--n", "-n", min=1, help="Number of items recommended to a user.")]
 Names = Annotated[
-    Path | None, Option("--names", metavar="FILE", help="Names of items, such as movies.csv: ids and titles.")
+    Path | None,
+    Option("--names", metavar="FILE", help="Items' ids, and their titles in a column title or name."),
 ]
 
 
@@ -73,7 +75,7 @@ def completion(
     # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
-    ratings = ratings if names is None else _titled(ratings, names)
+    ratings = ratings if names is None else _titled(run, ratings, names)
     for note in ratings.zeros():
         run.say(note)
     if model != "implicit" and ratings.values.min() == ratings.values.max():
@@ -122,21 +124,30 @@ def completion(
     )
 
 
-def _titled(ratings: Ratings, path: Path) -> Ratings:
-    """Return ratings whose items have the names in the second column of a file."""
-    frame = read_file(path).frame
-    if len(frame.columns) < 2 or ratings.row_names is None:
-        raise InvalidInputError(
-            f"--names {path} must have two columns: the items of the ratings, and their names."
-        )
-    ids, names = (frame[column].astype(str).str.strip() for column in list(frame)[:2])
+def _titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
+    """Return ratings whose items have their names in a file, in the column called title, or the only other one."""
+    frame = read_file(path).frame.astype(str).apply(lambda column: column.str.strip())
+    if ratings.row_names is None:
+        raise InvalidInputError(f"{ratings.name} has no ids of items; leave --names out.")
     items = pd.Series(ratings.row_names.tolist()).astype(str)
-    titles = items.map(dict(zip(ids, names, strict=True)))
-    if titles.isna().all():
+    held = frame.apply(lambda column: items.isin(column).sum())
+    if not held.any():
+        raise InvalidInputError(f"--names {path} has none of the items, such as {items[0]!r}; check its ids.")
+    meant = {name: "item" if plain(name) == "id" else MEANT.get(plain(name)) for name in frame}
+    most = [name for name in frame if held[name] == held.max()]
+    called = [name for name in frame if held[name] and meant[name] == "item"]
+    ids = [name for name in most if name in called] or most + called
+    others = [name for name in frame if name not in ids]
+    named = [name for name in others if meant[name] == "title"] or others
+    if len(ids) != 1 or len(named) != 1:
         raise InvalidInputError(
-            f"--names {path} has none of the items, such as {items[0]!r}; check its first column."
+            f"--names {path}: it is not clear which of {first_of(list(frame))} has the items, and which their "
+            "names; leave only these two, called id and title."
         )
-    titles = titles.where(titles.notna() & (titles != ""), items)
+    titles = items.map(dict(zip(frame[ids[0]], frame[named[0]], strict=True))).fillna("")
+    if gaps := (titles == "").sum():
+        run.say(f"{gaps:,} of {len(items):,} items have no title in {path}.")
+    titles = titles.mask(titles == "", items)
     # Films may share a title.
     titles = titles.mask(titles.duplicated(keep=False), titles + " (" + items + ")")
     return replace(ratings, row_names=np.array(titles.tolist()))

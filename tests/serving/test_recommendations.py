@@ -80,14 +80,20 @@ def test_every_user_gets_what_the_written_model_recommends(
 
 def test_items_have_titles_that_no_spreadsheet_runs(file: Path, tmp_path: Path, capsys: Any) -> None:
     titles = tmp_path / "movies.csv"
-    lines = [f'Film {i},"=cmd, {i // 2}",Comedy' for i in range(29)]
-    titles.write_text("\n".join(["movieId,title,genres", *lines]))
-    fitted(capsys, file, "-n", 30, "--names", titles, "--out", tmp_path / "new")
+    lines = [f'{1950 + i},Film {i},"=cmd, {i // 2}",Comedy' for i in range(29)]
+    titles.write_text("\n".join(["year,movieId,title,genres", *lines]))
+    out = fitted(capsys, file, "-n", 30, "--names", titles, "--out", tmp_path / "new").out
+    assert f"1 of 30 items have no title in {titles}." in " ".join(out.split())
     names = {line[2] for line in written(tmp_path / "new")[1:]}
     # Two films share a title, and of the last nothing is known.
     assert names <= {f"'=cmd, {i // 2} (Film {i})" for i in range(28)} | {"'=cmd, 14", "Film 29"}
-    titles.write_text("a,b\n1,2\n")
-    assert "--names" in fitted(capsys, file, "--names", titles, "--out", tmp_path / "x", code=2).err
+    for text, why in {
+        "a,b\n1,2": "has none of the items",
+        "id,b,c\nFilm 1,2,3": "not clear which of id, b, c",
+        "n,id,title\nFilm 1,Film 2,a\nFilm 3,x,b": "not clear",
+    }.items():
+        titles.write_text(text)
+        assert why in fitted(capsys, file, "--names", titles, "--out", tmp_path / "x", code=2).err
 
 
 def test_the_command_says_what_is_in_doubt(file: Path, tmp_path: Path, capsys: Any) -> None:
