@@ -31,7 +31,7 @@ _SUBPACKAGES = (
     "retractions", "solvers", "testing", "torch",
 )  # fmt: skip
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "DivergedError", "InvalidInputError", "MissingCapabilityError", "Problem", "RmoptError", "StorageError",
