@@ -109,6 +109,7 @@ class stream:  # noqa: N801
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
     _said: dict[str, str] = field(default_factory=dict, init=False)
+    _found: dict[Path, Any] = field(default_factory=dict, init=False)
     _label_names: tuple[str, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -166,7 +167,8 @@ class stream:  # noqa: N801
         """Return the features of a table, or of the words of its texts, and its labels."""
         if not self.multilabel:
             table.Y = None
-        table, given = parted(table, self._said)
+        # Later rows of a file have the roles of the first ones.
+        table, given = parted(table, self._said | self._found.get(path, {}))
         roles = roles_of(table, KINDS[-1], given)
         if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
             wanted = (
@@ -178,7 +180,7 @@ class stream:  # noqa: N801
             raise InvalidInputError(f"{path} must have {wanted[0]}, and has {table.listed()}; {wanted[1]}.")
         if held := roles.get("test"):
             raise InvalidInputError(f"{path}: a stream learns all rows; leave out the column {held[0]}.")
-        self.holds_texts = "text" in roles
+        self._found[path], self.holds_texts = dict(roles), "text" in roles
         if self.holds_texts:
             words = HashingVectorizer(n_features=self.n_features or HASHED)
             table.X = words.transform(table.frame[roles.pop("text")[0]])

@@ -42,7 +42,7 @@ KNOWN = {
     "tag": "tag tags tagname keyword",
     "task": "task taskid tasks",
     "label": "label labels class classes target y category species topic",
-    "text": "text texts document message tweet",
+    "text": "text texts document message tweet body content",
     "test": "test istest split subset",
     # For --names.
     "title": "title titles name names movietitle filmtitle booktitle songtitle itemname productname",
@@ -103,6 +103,11 @@ class Table:
         # With decimal commas a point may separate thousands.
         words = column.str.translate(str.maketrans(",.", ".,")) if self.commas else column
         return pd.to_numeric(words, errors="coerce").to_numpy(np.float64), missing
+
+    def holds_text(self, name: str) -> bool:
+        """Return whether a column holds text, and not only numbers."""
+        numbers, missing = self.numbers(name)
+        return bool((np.isnan(numbers) & ~missing).any() or (self.typed and self.frame[name].dtype == object))
 
     def wrong(self, name: str, why: str, places: Any) -> InvalidInputError:
         """Return the error of a column, with ROW replaced by the number, from 1, of the first of some places."""
@@ -214,6 +219,8 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
             continue
         free = [name for name in table.frame if not any(name in names for names in roles.values())]
         found = [name for name in free if MEANT.get(plain(name)) == role]
+        # A measurement, such as the weight of a body, is no text.
+        found = [name for name in found if role != "text" or table.holds_text(name)]
         if len(found) > 1:
             many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
             raise InvalidInputError(f"{many}; give {role}={found[0]}, or another.")

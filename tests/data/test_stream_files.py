@@ -143,6 +143,11 @@ def test_roles_of_columns_are_given_as_elsewhere(tmp_path: Path) -> None:
         Run("similarity", seed=0, out=tmp_path)
     )
     assert list(SimilarityIndex.load(tmp_path).names) == [f"t.csv, row {n}" for n in range(1, 7)]
+    # A body may be a measurement, and a text a number.
+    [(X, _)] = stream(f"{path}::label=kind,drop=id+words")
+    assert X.tolist() == 3 * [[1], [2]]
+    path.write_text("body,category\na b,p\n404,q\n5,q\n")
+    assert {X.shape[1] for X, _ in stream(path, batch_size=1, n_features=8)} == {8}
 
 
 def test_columns_of_labels_are_several_labels(tmp_path: Path) -> None:
