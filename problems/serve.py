@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
+from zipfile import is_zipfile
 
 from problems import subspace
 from problems.serving import Searcher, SimilarityIndex, make_app
@@ -41,6 +42,9 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
     if (path / FILE).is_file():
         return SimilarityIndex.load(path)
     file = path / MODEL if path.is_dir() else path
+    if file.is_file() and file.suffix != ".npz" and not is_zipfile(file):
+        first = f"first rmopt fit completion {file} --out films"
+        raise InvalidInputError(f"{file} is no folder that rmopt fit wrote, nor a saved model; {first}.")
     kind = load_arrays(file)[1].get("kind")
     if kind not in COMPLETERS:
         raise InvalidInputError(

@@ -25,27 +25,22 @@ class Fit:
 
     files: Annotated[
         Path,
-        Argument(help="a file, or a folder of .svmlight, .npz or .csv files; for similarity also texts."),
+        Argument(
+            help="a file, or a folder of .svmlight, .npz or .csv files; for similarity also texts. If names of "
+            "columns are not clear, add their meaning: tickets.csv::text=body,label=kind."
+        ),
     ]
     n_features: Annotated[
         int | None,
         Option(min=1, help="Number of features, needed for .svmlight; by default 262,144 for hashed texts."),
     ] = None
-    rank: Annotated[int | None, Option(min=1, help="Rank of the model; by default chosen by the data.")] = (
-        None
-    )
-    step_size: Annotated[
-        float | None, Option(help="Step size; by default set by the lengths of the rows.")
-    ] = None
+    rank: Annotated[int | None, Option(min=1, help="Rank of the model; by default set by the data.")] = None
+    step_size: Annotated[float | None, Option(help="Step size; by default set by row lengths.")] = None
     epochs: Annotated[int, Option(min=1, help="Passes over the files.")] = 1
     batch_size: Annotated[int, Option(min=1, help="Rows in memory at a time.")] = 10_000
-    one_based: Annotated[bool, Option("--one-based", help="Features of .svmlight files count from 1.")] = (
-        False
-    )
+    one_based: Annotated[bool, Option("--one-based", help="Features of .svmlight start at 1.")] = False
     n_jobs: Annotated[int, Option(help="Threads that learn one model, -1 for all cores.")] = 1
-    resume: Annotated[bool, Option("--resume", help="Continue from the checkpoint in the --out folder.")] = (
-        False
-    )
+    resume: Annotated[bool, Option("--resume", help="Continue from the checkpoint in --out.")] = False
 
     def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
         chunks = stream(
@@ -66,14 +61,14 @@ class Fit:
         # Users of the model have another path for it.
         model.set_params(checkpoint=None)
         model.save(run.path("model.npz"))
-        _index_texts(run, model, chunks)
+        notes = [_index_texts(run, model, chunks)] if isinstance(model, LoretaSimilarity) else []
         row: dict[str, Any] = {
             "model": type(model).__name__, "rows": chunks.n_rows, "features": model.n_features_in_,
             "rank": model._known_rank(), "steps": threads_of(model.n_jobs) * model.n_iter_,
             "updates": model.n_updates_, "train_seconds": model._seconds,
         }  # fmt: skip
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "files"}
-        return Outcome(str(chunks.path), options | {"checkpoint": str(checkpoint)}, [row])
+        return Outcome(str(self.files), options | {"checkpoint": str(checkpoint)}, [row], notes=notes)
 
 
 @dataclass(kw_only=True)
@@ -116,20 +111,16 @@ class Ranking(Fit):
 similarity, ranking = Similarity, Ranking
 
 
-def _index_texts(run: Run, model: Any, chunks: stream) -> None:
-    """Write the index for ``rmopt serve``, if a similarity was learned from texts."""
-    if not isinstance(model, LoretaSimilarity):
-        return
+def _index_texts(run: Run, model: LoretaSimilarity, chunks: stream) -> str:
+    """Write the index for ``rmopt serve``, if a similarity was learned from texts, and return a note on it."""
     if not chunks.holds_texts:
-        run.say(
-            "No index for rmopt serve was written: the rows hold no texts, in a column called text or in files.\n"
-        )
-        return
+        return "\nNo index for rmopt serve was written: the rows hold no texts, in a column called text or in files."
     texts, names = list[str](), list[str]()
+    about = ",".join(f"{role}={name}" for role, name in chunks._said.items())
     for file in chunks.files:
-        found, _, numbers = read_texts(file)
+        found, _, numbers = read_texts(f"{file}::{about}" if about else file)
         texts += found
-        names += [f"{file.name}:{number}" for number in numbers]
+        names += [f"{file.name}{'/' if file.is_dir() else ', row '}{number}" for number in numbers]
     vectorizer = HashingVectorizer(n_features=model.n_features_in_)
     model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
-    run.say(f"rmopt serve {shlex.quote(str(run.out))} searches these texts in a browser.\n")
+    return f"\nrmopt serve {shlex.quote(str(run.out))} searches these texts in a browser."

@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import HashingVectorizer
 
 from problems.data.files import (
     MOST_LABELS,
+    path_in,
     read_frame,
     read_svmlight,
     read_tables,
@@ -21,7 +22,7 @@ from problems.data.files import (
     text_files,
     texts_of,
 )
-from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, roles_of
+from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, parted, roles_of
 from rmopt.core.arguments import flag, instance, integer, optional
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
@@ -51,7 +52,8 @@ class stream:  # noqa: N801
         ``.tsv`` with a first line of names, one of them ``label``, ``class``, ``target`` or ``y`` and possibly one
         ``text``; ``.npz`` with X, or its CSR parts X_data, X_indices, X_indptr and X_shape, and y, or indicators Y or
         their parts, which is read at once, so use many of them. Text may be compressed (``.gz``). Or a folder whose
-        subfolders hold the texts of a class, which must fit into memory.
+        subfolders hold the texts of a class, which must fit into memory. The meaning of columns may follow:
+        ``"tickets.csv::text=body,label=kind"``.
     n_features : int, optional
         Needed for svmlight files, which do not contain it. Texts are hashed to this number, by default 262,144.
     batch_size : int
@@ -106,10 +108,13 @@ class stream:  # noqa: N801
     n_rows: int = field(default=0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
+    _said: dict[str, str] = field(default_factory=dict, init=False)
+    _found: dict[Path, Any] = field(default_factory=dict, init=False)
     _label_names: tuple[str, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.path = Path(instance("path", self.path, (str, os.PathLike), "the path of a file or a folder"))
+        path = instance("path", self.path, (str, os.PathLike), "the path of a file or a folder")
+        self.path = path_in(os.fspath(path), self._said)
         optional(integer, 1, MOST_FEATURES)("n_features", self.n_features)
         for name in ("batch_size", "n_epochs"):
             integer(name, getattr(self, name), 1)
@@ -162,15 +167,20 @@ class stream:  # noqa: N801
         """Return the features of a table, or of the words of its texts, and its labels."""
         if not self.multilabel:
             table.Y = None
-        roles = roles_of(table, KINDS[-1], {})
+        # Later rows of a file have the roles of the first ones.
+        table, given = parted(table, self._said | self._found.get(path, {}))
+        roles = roles_of(table, KINDS[-1], given)
         if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
-            wanted = "one column of labels, such as y", "several are for rmopt fit ranking (multilabel=True)"
+            wanted = (
+                "one column of labels (label=COLUMN)",
+                "several are for rmopt fit ranking (multilabel=True)",
+            )
             if self.multilabel:
                 wanted = "columns label_… of 0 and 1", "one column of labels is for rmopt fit similarity"
             raise InvalidInputError(f"{path} must have {wanted[0]}, and has {table.listed()}; {wanted[1]}.")
         if held := roles.get("test"):
             raise InvalidInputError(f"{path}: a stream learns all rows; leave out the column {held[0]}.")
-        self.holds_texts = "text" in roles
+        self._found[path], self.holds_texts = dict(roles), "text" in roles
         if self.holds_texts:
             words = HashingVectorizer(n_features=self.n_features or HASHED)
             table.X = words.transform(table.frame[roles.pop("text")[0]])

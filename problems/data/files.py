@@ -42,6 +42,18 @@ def suffix_of(path: Path) -> str:
     return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
+def path_in(text: str, said: dict[str, Any]) -> Path:
+    """Return the path in a text such as FILE::role=COLUMN, and add the columns of each role to `said`."""
+    name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
+    # A comma in a column name is not followed by a word and =.
+    for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
+        role, sign, column = part.partition("=")
+        if not sign or role.strip() in said:
+            raise InvalidInputError(f"{part!r} in {text!r} must be such as user=COLUMN, each once.")
+        said[role.strip()] = column.strip()
+    return Path(name).expanduser()
+
+
 def read_file(path: Path) -> Table:
     """Read a file, or a folder of texts, as a whole (see `read_tables`)."""
     [table] = read_tables(path, sys.maxsize - 1)

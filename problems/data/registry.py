@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import pooch
 
 from problems.data.bundles import Bundle
-from problems.data.files import read_file, read_frame, text_files, texts_of
-from problems.data.tables import KINDS, Table, bundle_of, chosen, roles_of
+from problems.data.files import path_in, read_file, read_frame, text_files, texts_of
+from problems.data.tables import KINDS, Table, bundle_of, parted, roles_of
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
@@ -93,16 +93,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
 
 def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> tuple[Table, dict[str, Any]]:
     """Read the file that a text names, and return the given meanings of its columns."""
-    name, _, about = (text, "", "") if Path(text).exists() else text.partition("::")
-    # A comma in a column name is not followed by a word and =.
-    for part in filter(None, re.split(r",(?=\s*\w+=)", about)):
-        role, sign, column = part.partition("=")
-        if not sign or role.strip() in said:
-            raise InvalidInputError(f"{part!r} in {text!r} must be such as user=COLUMN, each once.")
-        said[role.strip()] = column.strip()
-    path = Path(name).expanduser()
+    path = path_in(text, said)
     if not path.exists():
-        hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(name, known, n=1))
+        hint = "".join(f" Did you mean {close!r}?" for close in get_close_matches(path.name, known, n=1))
         sets = f"known data sets: {', '.join(sorted(known))}.{hint}"
         where = f"nor a file or folder in {Path.cwd()}"
         raise InvalidInputError(f"there is no data set {text!r}, {where}; {sets}")
@@ -144,8 +137,8 @@ def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
     """
     if Path(path).is_dir():
         return texts_of(text_files(Path(path))[0])
-    table, said = own_table(str(path), {})
-    roles = roles_of(table, KINDS[-1], {role: chosen(table, role, name) for role, name in said.items()}) or {}
+    table, given = parted(*own_table(str(path), {}))
+    roles = roles_of(table, KINDS[-1], given) or {}
     if "text" not in roles:
         wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
         raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; name them.")

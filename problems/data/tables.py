@@ -42,7 +42,7 @@ KNOWN = {
     "tag": "tag tags tagname keyword",
     "task": "task taskid tasks",
     "label": "label labels class classes target y category species topic",
-    "text": "text texts document message",
+    "text": "text texts document message tweet body content",
     "test": "test istest split subset",
     # For --names.
     "title": "title titles name names movietitle filmtitle booktitle songtitle itemname productname",
@@ -104,6 +104,11 @@ class Table:
         words = column.str.translate(str.maketrans(",.", ".,")) if self.commas else column
         return pd.to_numeric(words, errors="coerce").to_numpy(np.float64), missing
 
+    def holds_text(self, name: str) -> bool:
+        """Return whether a column holds text, and not only numbers."""
+        numbers, missing = self.numbers(name)
+        return bool((np.isnan(numbers) & ~missing).any() or (self.typed and self.frame[name].dtype == object))
+
     def wrong(self, name: str, why: str, places: Any) -> InvalidInputError:
         """Return the error of a column, with ROW replaced by the number, from 1, of the first of some places."""
         row = f"in row {self.frame.index[np.argmax(places)] + 1}"
@@ -161,11 +166,7 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         raise InvalidInputError(f"{strange}; for {table.source} give {sayable}.")
     if not len(table.frame) or 0 in np.shape(table.X):
         raise InvalidInputError(f"{table.source} holds no rows, or no features; bring other data.")
-    given = {role: chosen(table, role, said[role]) for role in said if role in known}
-    every = [name for names in given.values() for name in names]
-    if len(set(every)) < len(every):
-        raise InvalidInputError(f"a column of {table.source} has several meanings; give one.")
-    table = replace(table, frame=table.frame.drop(columns=given.pop("drop", [])))
+    table, given = parted(table, {role: said[role] for role in said if role in known})
     table.options = {name: str(said[name]) for name in OPTIONS if name in said}
     wanted = [one for one in KINDS if any(issubclass(bundle, kind) for bundle in one.bundles)]
     for one in wanted:
@@ -181,6 +182,15 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
     command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
     means = f"what the columns of {table.source} mean: {table.listed()}; name {needs}"
     raise InvalidInputError(f"it is not clear {means}, as in {command}. {' '.join(table.notes)}".rstrip())
+
+
+def parted(table: Table, said: Mapping[str, str | Sequence[str]]) -> tuple[Table, Roles]:
+    """Return a table without the columns to drop, and the given columns of each role."""
+    given = {role: chosen(table, role, names) for role, names in said.items()}
+    every = [name for names in given.values() for name in names]
+    if len(set(every)) < len(every):
+        raise InvalidInputError(f"a column of {table.source} has several meanings; give one.")
+    return replace(table, frame=table.frame.drop(columns=given.pop("drop", []))), given
 
 
 def chosen(table: Table, role: str, names: str | Sequence[str]) -> list[str]:
@@ -209,6 +219,8 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
             continue
         free = [name for name in table.frame if not any(name in names for names in roles.values())]
         found = [name for name in free if MEANT.get(plain(name)) == role]
+        # A measurement, such as the weight of a body, is no text.
+        found = [name for name in found if role != "text" or table.holds_text(name)]
         if len(found) > 1:
             many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
             raise InvalidInputError(f"{many}; give {role}={found[0]}, or another.")
@@ -374,7 +386,8 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
     features = [name for name in table.frame if name not in others]
     if not features:
         raise InvalidInputError(f"{table.source} has no columns of features, only {table.listed()}.")
-    X = numbers_in(table, features, "turn it into numbers, or leave it out by drop=COLUMN")
+    cure = f"or, if it is the text, name it: {table.name}::text=COLUMN,label=COLUMN"
+    X = numbers_in(table, features, f"turn it into numbers, or leave it out by drop=COLUMN, {cure}")
     return np.ascontiguousarray(X), tuple(features)
 
 

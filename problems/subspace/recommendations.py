@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -116,33 +117,26 @@ def completion(
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
-    return Outcome(
-        ratings.source,
-        {"model": model, "rank": width, "n": n, "weights": weights, "min_support": min_support},
-        rows,
-        headings=HEADINGS,
-    )
+    about = {"model": model, "rank": width, "n": n, "weights": weights, "min_support": min_support}
+    shown = f"\nrmopt serve {shlex.quote(str(run.out))} shows the lists of all users in a browser."
+    return Outcome(ratings.source, about, rows, headings=HEADINGS, notes=[shown])
 
 
 def _titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
     """Return ratings whose items have their names in a file, in the column called title, or the only other one."""
     frame = read_file(path).frame.astype(str).apply(lambda column: column.str.strip())
-    if ratings.row_names is None:
-        raise InvalidInputError(f"{ratings.name} has no ids of items; leave --names out.")
-    items = pd.Series(ratings.row_names.tolist()).astype(str)
+    items = pd.Series(range(ratings.shape[0]) if ratings.row_names is None else ratings.row_names).astype(str)
     held = frame.apply(lambda column: items.isin(column).sum())
-    if not held.any():
-        raise InvalidInputError(f"--names {path} has none of the items, such as {items[0]!r}; check its ids.")
     meant = {name: "item" if plain(name) == "id" else MEANT.get(plain(name)) for name in frame}
-    most = [name for name in frame if held[name] == held.max()]
+    most = [name for name in frame if held[name] == held.max() > 0]
     called = [name for name in frame if held[name] and meant[name] == "item"]
     ids = [name for name in most if name in called] or most + called
     others = [name for name in frame if name not in ids]
     named = [name for name in others if meant[name] == "title"] or others
     if len(ids) != 1 or len(named) != 1:
         raise InvalidInputError(
-            f"--names {path}: it is not clear which of {first_of(list(frame))} has the items, and which their "
-            "names; leave only these two, called id and title."
+            f"--names {path} must have one column with the items, such as {items[0]!r}, and one with their titles; "
+            f"call these id and title, and leave out others, of {first_of(list(frame))}."
         )
     titles = items.map(dict(zip(frame[ids[0]], frame[named[0]], strict=True))).fillna("")
     if gaps := (titles == "").sum():

@@ -134,6 +134,22 @@ def test_an_index_is_written_of_texts_wherever_they_lie(place: str, tmp_path: Pa
     assert sorted(SimilarityIndex.load(tmp_path / "out").texts) == sorted(texts)
 
 
+def test_roles_of_columns_are_given_as_elsewhere(tmp_path: Path) -> None:
+    path = written(tmp_path, t__csv="id,words,body,kind\n" + 3 * 'x,"a b\nc",1,p\nx,404,2,q\n') / "t.csv"
+    for how in "label=kind", "text=words":
+        with pytest.raises(InvalidInputError, match=r"::text=COLUMN,label=|labels \(label=COLUMN\)"):
+            labels_of(f"{path}::{how}")
+    Similarity(files=Path(f"{path}::text=words,label=kind,drop=id"), rank=1, n_features=8)(
+        Run("similarity", seed=0, out=tmp_path)
+    )
+    assert list(SimilarityIndex.load(tmp_path).names) == [f"t.csv, row {n}" for n in range(1, 7)]
+    # A body may be a measurement, and a text a number.
+    [(X, _)] = stream(f"{path}::label=kind,drop=id+words")
+    assert X.tolist() == 3 * [[1], [2]]
+    path.write_text("body,category\na b,p\n404,q\n5,q\n")
+    assert {X.shape[1] for X, _ in stream(path, batch_size=1, n_features=8)} == {8}
+
+
 def test_columns_of_labels_are_several_labels(tmp_path: Path) -> None:
     folder = written(tmp_path, a__csv="label_p,x,label_q\n1,2,0\n0,3,1\n1,4,1\n")
     [(X, Y)] = stream(folder, multilabel=True)
