@@ -169,7 +169,7 @@ def test_rigid_motions_are_homogeneous_matrices() -> None:
         for wrong, reason in (
             (2.0 * A, "last rows"),
             (A[..., :-1, :], "shape"),
-            (A @ np.diag([*[0.5] * M.n, 1.0]), "no point"),
+            (A @ np.diag([*[0.5] * M.n, 1.0]), "not a point"),
         ):
             with pytest.raises(ValueError, match=reason):
                 M.from_matrix(wrong)

@@ -179,7 +179,7 @@ def test_entries_are_those_of_the_whole_tensor() -> None:
 @each_row("make, says", [
     (lambda: FixedMultilinearRank((4, 4), (2,)), "two or more axes"),
     (lambda: FixedMultilinearRank((4, 4, 4), (5, 2, 2)), "out of range"),
-    (lambda: FixedMultilinearRank((9, 9, 9), (5, 2, 2)), "may be 4 at most"),
+    (lambda: FixedMultilinearRank((9, 9, 9), (5, 2, 2)), "may be at most 4"),
     (lambda: M.from_tensor(np.zeros((3, 3))), "shape"),
     (lambda: M.from_tensor(np.ones(SHAPE)), "below"),
     (lambda: M.from_entries([[0, 0, 0]], [1.0]), "lower ranks"),

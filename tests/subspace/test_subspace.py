@@ -59,7 +59,9 @@ def table(known: np.ndarray, values: np.ndarray) -> sp.csc_array:
     return sp.csc_array(sp.coo_array((values[known], (rows, columns)), shape=known.shape))
 
 
-def inner(known: np.ndarray, Y: np.ndarray, W: np.ndarray, U: np.ndarray, lam: float, penalty: str) -> float:
+def inner(
+    known: np.ndarray, Y: np.ndarray, W: np.ndarray, U: np.ndarray, lam: float, penalty: str = "unknown"
+) -> float:
     """Return the inner objective of equation 10, entry by entry, or with the penalty on all of them."""
     Z = U @ W.T
     drawn = Z if penalty == "all" else Z[~known]
