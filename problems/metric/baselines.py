@@ -136,9 +136,14 @@ class BoostMetric(TripletLearner):
         v, the price of the trace, and the least eigenvalue for a new learner. None means 10⁻⁷ times the mean of ‖x −
         x̄‖², so that the scale of X has no effect.
 
+    Attributes
+    ----------
+    learners_ : array, shape (n_learners, n_features)
+        L with W = LᵀL. A row is the leading eigenvector of a weak learner times the root of its weight.
+
     See Also
     --------
-    CometMetric : a positive definite W in far less time for many features.
+    CometMetric : a positive definite W.
 
     References
     ----------
