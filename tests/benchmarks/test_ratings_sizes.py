@@ -35,16 +35,20 @@ from test_completion_time import CMFRec
 # Gossip and RTRMC have no effects: these are two more ranks.
 AGENTS, RANK, CHOICE = 10, 12, -1
 # Step sizes were chosen by hand: on Netflix's shape, with λ = 0.0005 of decay 0.5 and of step size 8, decay 3, and
-# with λ = 0.002 of step sizes 2, 8, 16, decay 2, 6, 20; on MovieLens-10M's, with λ = 0.004 of step sizes 2, 8.
-GOSSIP = ("parallel", crossed(lam=(0.0001, 0.00025, 0.001, 0.004, 0.016), step_size=(4.0,), decay=(2.0,)))
+# with λ = 0.002 of step sizes 2, 8, 16, decay 2, 6, 20; on MovieLens-10M's, with λ = 0.004 of step sizes 2, 8. For
+# the preconditioned variant, with λ = 0.001 on Netflix's shape, of step sizes 2 to 32, decay 1 to 32.
+LAM = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008)
+PLAIN = ("parallel", crossed(lam=LAM, step_size=(4.0,), decay=(2.0,)))
+PRECONDITIONED = ("precon-parallel", crossed(lam=LAM[2:6], step_size=(16.0,), decay=(8.0,)))
 MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "effects alone": (Biases(), crossed(lam_effects=(1.0, 3.0, 10.0))),
     "cmfrec": (CMFRec(10), crossed(lam=(2.5, 5.0, 10.0))),
     "BiasedALS": (BiasedALS(10), crossed(lam=(0.25, 0.35, 0.5, 0.7))),
     "BayesianCompletion": (BayesianCompletion(10, n_samples=20), [{}]),
-    "RTRMC": (RTRMC(RANK), crossed(lam=(0.00025, 0.001, 0.004, 0.016))),
-    "Parallel Gossip, 2 processes": GOSSIP,
-    "Parallel Gossip, 1 process": GOSSIP,
+    "RTRMC": (RTRMC(RANK), crossed(lam=(0.001, 0.002, 0.004))),
+    "Parallel Gossip, 2 processes": PLAIN,
+    "Parallel Gossip, 1 process": PLAIN,
+    "Preconditioned Gossip, 2 processes": PRECONDITIONED,
 }
 
 
@@ -135,7 +139,7 @@ def main(folder: str, name: str, splits: str, updates: str) -> None:
     world, (model, grid) = MPIWorld() if "processes" in name else World(), MODELS[name]
 
     def error(files: list[Path], split: int, point: dict[str, Any]) -> list[float]:
-        if model == "parallel":
+        if isinstance(model, str):
             # λ is chosen with fewer updates.
             n_epochs = 40.0 if split == CHOICE else float(updates)
             return gossiped(world, files, split, variant=model, n_epochs=n_epochs, **point)
