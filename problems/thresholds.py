@@ -104,8 +104,7 @@ class LabelThresholds(LabelTables, Estimator):
     See Also
     --------
     problems.coembedding.CoembeddingClassifier : learns its own threshold with the embeddings.
-    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, for which ``pooled=True`` is
-    suitable.
+    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, with ``pooled=True``.
     sklearn.model_selection.TunedThresholdClassifierCV : for one label.
 
     References

@@ -72,8 +72,7 @@ class stream:  # noqa: N801
     Raises
     ------
     InvalidInputError
-        For arguments out of range, and unusable files. For errors while reading the message names the file and the
-        line.
+        For arguments out of range, and unusable files. An error in a line names the file and the line.
     StorageError
         If a file cannot be read.
 

@@ -91,8 +91,7 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     Parameters
     ----------
     searched : SimilarityIndex or Searcher
-        An index with texts and a vectorizer, ``problems.subspace.ItemSearch(model)`` for recommendations, or your own
-        search.
+        An index with texts and a vectorizer, ``problems.subspace.ItemSearch(model)``, or a search of your own.
     title : str
         The heading of the page.
     hosts : sequence of str

@@ -81,8 +81,7 @@ class Proximable(ABC):
 class Envelope(Cost):
     """The least h(p) + ρ/2 ‖c(x) + λ/ρ − p‖² over all p: smooth, with a force ρ(c + λ/ρ − p) on c.
 
-    Without λ it is h, smoothed. With λ it is the term of the augmented Lagrangian, and the force is the next
-    multiplier.
+    Without λ it is h, smoothed. With λ it is the term of the augmented Lagrangian. The force is the next λ.
 
     Parameters
     ----------
