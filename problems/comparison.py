@@ -71,7 +71,7 @@ class Learner(BaseEstimator):
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, **how: Any) -> Self:
-        """Learn from rows; `how` goes to `Solver.run`."""
+        """Learn from rows. `how` goes to `Solver.run`."""
         solver, problem, start = self.parts(X, y)
         self.result_ = solver.run(problem, start, random_state=self.random_state, **how)
         self.point_ = self.result_.point
@@ -234,7 +234,7 @@ class Comparison:
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-    """Return a result, stored by joblib under its settings; an error names the settings."""
+    """Return a result, stored by joblib under its settings. An error names the settings."""
     try:
         return train(settings)
     except InvalidInputError as error:

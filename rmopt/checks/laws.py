@@ -106,7 +106,7 @@ def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") ->
 
 
 def hold(laws: Iterable[Law], subject: str, about: Any, coarseness: float = 1.0) -> list[Check]:
-    """Check all laws that apply to a subject; `coarseness` is that of the points."""
+    """Check all laws that apply to a subject. `coarseness` is that of the points."""
     checks = []
     for name, says, cause, least, measure in laws:
         error, limit = np.nan, min(least * coarseness, max(least, LARGEST))

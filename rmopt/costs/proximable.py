@@ -120,7 +120,7 @@ class Envelope(Cost):
         return point if self.of is None else np.array([self.of.value(point)])
 
     def parts(self, point: Any, inner: Array | None = None) -> tuple[Array, Array, Array]:
-        """Return c, p and the force at a point; `inner` is c if it is known."""
+        """Return c, p and the force at a point. `inner` is c if it is known."""
         inner = self.inner(point) if inner is None else inner
         if self.multipliers is None:
             shifted = inner
