@@ -99,6 +99,7 @@ class TripletLearner(MahalanobisMetric):
         seed : int
         """
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are closer than rows of different ones.
 
