@@ -56,7 +56,7 @@ VOTERS, NEIGHBORS = 3, 10
 
 
 class MahalanobisMetric(Embedder, Estimator):
-    """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
+    """A metric (x − z)ᵀ W (x − z). A subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
     # Whether `fit` learns, and so needs classes.
