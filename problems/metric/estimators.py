@@ -141,9 +141,7 @@ class TripletLearner(MahalanobisMetric):
     def _finish(self, X: Any, triplets: Array, seed: int, **more: Any) -> Self:
         W = self.learn(near_zero(X) if self.ranks_by == "distance" else X, triplets, seed, **more)
         if not np.isfinite(W).all():
-            raise InvalidInputError(
-                "the learned metric is not finite; scale X, for example to rows of length 1."
-            )
+            raise InvalidInputError("the learned metric is not finite; scale X, say to rows of length 1.")
         self.mahalanobis_, self.components_ = W, factor(W)
         return self
 
