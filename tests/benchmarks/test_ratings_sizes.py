@@ -37,9 +37,8 @@ AGENTS, RANK, CHOICE = 10, 12, -1
 # Step sizes were chosen by hand: on Netflix's shape, with λ = 0.0005 of decay 0.5 and of step size 8, decay 3, and
 # with λ = 0.002 of step sizes 2, 8, 16, decay 2, 6, 20; on MovieLens-10M's, with λ = 0.004 of step sizes 2, 8. For
 # the preconditioned variant, with λ = 0.001 on Netflix's shape, of step sizes 2 to 32, decay 1 to 32.
-LAM = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.004, 0.008)
-PLAIN = ("parallel", crossed(lam=LAM, step_size=(4.0,), decay=(2.0,)))
-PRECONDITIONED = ("precon-parallel", crossed(lam=LAM[2:6], step_size=(16.0,), decay=(8.0,)))
+PLAIN = ("parallel", crossed(lam=(1e-4, 2.5e-4, 5e-4, 0.001, 0.002, 0.004, 0.008), step_size=(4.0,), decay=(2.0,)))
+PRECONDITIONED = ("precon-parallel", crossed(lam=(0.0005, 0.001, 0.002, 0.004), step_size=(16.0,), decay=(8.0,)))
 MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "effects alone": (Biases(), crossed(lam_effects=(1.0, 3.0, 10.0))),
     "cmfrec": (CMFRec(10), crossed(lam=(2.5, 5.0, 10.0))),
@@ -123,10 +122,11 @@ def gossiped(world: World, files: list[Path], split: int, lam: float, **plan: An
 
 def fitted(model: Any, files: list[Path], split: int, **parameters: Any) -> list[float]:
     """Return the same of a method in one place."""
-    (known, held), pairs = (
-        read(files, split),
-        lambda table: np.column_stack([table.indices, columns_of(table)]),
-    )
+    known, held = read(files, split)
+
+    def pairs(table: KnownEntries) -> Any:
+        return np.column_stack([table.indices, columns_of(table)])
+
     given = [pairs(known), known.data] if isinstance(model, CMFRec) else [known]
     used, begun = time.process_time(), time.perf_counter()
     model.set_params(random_state=max(split, 0), **parameters).fit(*given)
@@ -141,8 +141,8 @@ def main(folder: str, name: str, splits: str, updates: str) -> None:
     def error(files: list[Path], split: int, point: dict[str, Any]) -> list[float]:
         if isinstance(model, str):
             # λ is chosen with fewer updates.
-            n_epochs = 40.0 if split == CHOICE else float(updates)
-            return gossiped(world, files, split, variant=model, n_epochs=n_epochs, **point)
+            plan = point | {"variant": model, "n_epochs": 40.0 if split == CHOICE else float(updates)}
+            return gossiped(world, files, split, **plan)
         return fitted(model, files, split, **point)
 
     files = sorted(Path(folder).glob("*.npz"))
