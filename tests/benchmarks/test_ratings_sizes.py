@@ -37,8 +37,8 @@ AGENTS, RANK, CHOICE = 10, 12, -1
 # Step sizes were chosen by hand: on Netflix's shape, with λ = 0.0005 of decay 0.5 and of step size 8, decay 3, and
 # with λ = 0.002 of step sizes 2, 8, 16, decay 2, 6, 20; on MovieLens-10M's, with λ = 0.004 of step sizes 2, 8. For
 # the preconditioned variant, with λ = 0.001 on Netflix's shape, of step sizes 2 to 32, decay 1 to 32.
-PLAIN = ("parallel", crossed(lam=(1e-4, 2.5e-4, 5e-4, 0.001, 0.002, 0.004, 0.008), step_size=(4.0,), decay=(2.0,)))
-PRECONDITIONED = ("precon-parallel", crossed(lam=(0.0005, 0.001, 0.002, 0.004), step_size=(16.0,), decay=(8.0,)))
+PLAIN = "parallel", crossed(lam=(1e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3), step_size=[4.0], decay=[2.0])
+PRECONDITIONED = "precon-parallel", crossed(lam=(5e-4, 1e-3, 2e-3, 4e-3), step_size=[16.0], decay=[8.0])
 MODELS: dict[str, tuple[Any, list[dict[str, Any]]]] = {
     "effects alone": (Biases(), crossed(lam_effects=(1.0, 3.0, 10.0))),
     "cmfrec": (CMFRec(10), crossed(lam=(2.5, 5.0, 10.0))),
