@@ -39,6 +39,7 @@ extensions = [
     "growth",
     "house",
     "measured",
+    "once",
     "used_on",
 ]
 exclude_patterns = ["_build", "extend/template"]

@@ -30,7 +30,7 @@ BETWEEN_MEANS = 10
 class RowBatches(FiniteSum):
     """A cost of a matrix whose first rows are features' embeddings, by batches of data rows.
 
-    A term is a row and a number; the first number of a batch seeds the choice of words left out.
+    A term is a row and a number. The first number of a batch seeds the choice of words left out.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class BatchLearner(Saved, Estimator):
     _numbers: ClassVar = {**Saved._numbers, "n_iter_": integer}
 
     def _share_left_out(self, X: Any) -> float:
-        """Return the share that is left out of rows; None means that of words for sparse features, and else 0."""
+        """Return the share that is left out of rows. None means that of words for sparse features, and else 0."""
         if self.dropout is not None:
             return float(self.dropout)
         stored = np.count_nonzero(X.data if sp.issparse(X) else X)

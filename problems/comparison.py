@@ -71,7 +71,7 @@ class Learner(BaseEstimator):
 
     @one_blas_thread()
     def fit(self, X: Any, y: Any, **how: Any) -> Self:
-        """Learn from rows; `how` goes to `Solver.run`."""
+        """Learn from rows. `how` goes to `Solver.run`."""
         solver, problem, start = self.parts(X, y)
         self.result_ = solver.run(problem, start, random_state=self.random_state, **how)
         self.point_ = self.result_.point
@@ -144,7 +144,7 @@ def searched(
             break
         points += further[0]
     best = points[means.argmax()]
-    if _past(points, best):
+    if all(_past(points, points[place]) for place in np.flatnonzero(means == means.max())):
         run.say(f"{label}: {listed(best)} is the best, at the edge of its grid")
     return best
 
@@ -234,7 +234,7 @@ class Comparison:
 
 
 def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
-    """Return a result, stored by joblib under its settings; an error names the settings."""
+    """Return a result, stored by joblib under its settings. An error names the settings."""
     try:
         return train(settings)
     except InvalidInputError as error:
@@ -520,12 +520,12 @@ class Experiment:
         kind = self.chosen[one["method"]]
         if "parameters" in one or self.select == "none" or not kind.grid:
             return [{"parameters": kind.defaults}] * self.seeds
-        found = []
+        found, about = [], {"folds": self.folds, "select": list(kind.grid)}
+        tried = {key: "/".join(dict.fromkeys(str(at.get(key)) for at in kind.grid)) for key in kind.grid[0]}
         for seed in comparison.seeds[: self.seeds if self.select == "each" else 1]:
-            about = {"folds": self.folds, "select": list(kind.grid), "seed": seed}
-            found.append(comparison.cell(one | about, self.choose))
-            chosen = listed(found[-1]["parameters"])
-            self.run.say(f"{self.label(one)}, seed {seed}: {chosen} by cross-validation")
+            found.append(comparison.cell(one | about | {"seed": seed}, self.choose))
+            chosen = f"{listed(found[-1]['parameters'])} by cross-validation"
+            self.run.say(f"{self.label(one)}, seed {seed}: {chosen}, tried first: {listed(tried)}")
         return found if len(found) == self.seeds else found * self.seeds
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
@@ -594,6 +594,8 @@ class Difference:
     ... )
     >>> print(Difference.of(ours, theirs, "map"))
     above, +0.090 ± 0.006
+    >>> print(Difference(0.12, 0.017, 2))
+    level, +0.120 ± 0.017, within the 0.216 that 2 seeds leave open
     """
 
     mean: float
@@ -621,7 +623,9 @@ class Difference:
         return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        return f"{self.verdict}, {self.mean:+.3f}" + f" ± {self.sem:.3f}" * (self.count > 1)
+        shown = f"{self.verdict}, {self.mean:+.3f}" + f" ± {self.sem:.3f}" * (self.count > 1)
+        doubt = f", within the {self.margin:.3f} that {self.count} seeds leave open"
+        return shown + doubt if self.verdict == "level" and self.sem > 0.0 else shown
 
 
 def against(

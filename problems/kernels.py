@@ -58,7 +58,7 @@ def keep_largest(
     best: NDArray[np.floating],  # (n_queries, k) falling
     numbers: NDArray[np.int64],  # (n_queries, k)
 ) -> None:
-    """Put larger scores and the numbers of their items into `best`; of equal ones the first stays."""
+    """Put larger scores and the numbers of their items into `best`. Of equal ones the first stays."""
     k = best.shape[1]
     for query in range(scores.shape[0]):
         least = best[query, k - 1]

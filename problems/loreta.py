@@ -184,7 +184,7 @@ class Loreta(Saved, Estimator):
     def _run(
         self, solver: ScheduledSolver, problem: Problem, start: Callable[[], Any], seed: int, **data: Any
     ) -> None:
-        """Learn from a start, and store the end; a checkpoint belongs to the data."""
+        """Learn from a start, and store the end. A checkpoint belongs to the data."""
         result = solver.run(
             problem,
             start(),

@@ -47,8 +47,7 @@ class Method:
     estimator : estimator
         Unfitted, with its parameters without cross-validation.
     grid : list of dict
-        The parameters for cross-validation, empty for none. If the best of three or more numbers is at the edge, the
-        grid grows.
+        The parameters for cross-validation, empty for none. It grows if the best of three or more is at its edge.
     file : str
         Identifies the version of the file of a user's method.
 

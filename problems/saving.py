@@ -33,7 +33,7 @@ class Saved:
     _numbers: ClassVar[dict[str, Check]] = {"n_features_in_": integer}
 
     def save(self, path: Path | str) -> None:
-        """Write the parameters and the learned state as an ``.npz`` file, without pickle; `load` reads it.
+        """Write the parameters and the learned state as an ``.npz`` file, without pickle. `load` reads it.
 
         Parameters
         ----------

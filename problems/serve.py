@@ -55,7 +55,7 @@ def opened(path: Path) -> SimilarityIndex | Searcher:
 
 
 def serve(path: Path, host: str, port: int, say: Callable[[str], object]) -> None:
-    """Serve the index or model at a path until the process is interrupted; `say` is called with the address."""
+    """Serve the index or model at a path until the process is interrupted. `say` is called with the address."""
     uvicorn = package("uvicorn", "rmopt[serve]", instead="query the model from Python")
     name = f"[{host}]" if ":" in host else host
     # For other machines the host names in requests are unknown here.

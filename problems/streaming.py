@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,9 +15,12 @@ from problems.data import read_texts, stream
 from problems.loreta import Loreta
 from problems.ranking import LoretaLabelRanker
 from problems.similarity import LoretaSimilarity
+from problems.similarity.experiment import mean_precision, scores_of
 from problems.threads import threads_of
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Outcome, Run
+
+SEEN = "seen mAP: mean average precision among the last rows learned; on held-out rows: rmopt run similarity."
 
 
 @dataclass(kw_only=True)
@@ -45,11 +49,9 @@ class Fit:
     def _learned(self, run: Run, model: Loreta, **how: Any) -> Outcome:
         chunks = stream(
             self.files, n_features=self.n_features, batch_size=self.batch_size, n_epochs=self.epochs,
-            random_state=run.seed, zero_based=not self.one_based,
-            multilabel=isinstance(model, LoretaLabelRanker),
+            random_state=run.seed, zero_based=not self.one_based, multilabel=isinstance(model, LoretaLabelRanker),
         )  # fmt: skip
-        checkpoint = run.path("checkpoint.npz")
-        saved = checkpoint.exists()
+        saved = (checkpoint := run.path("checkpoint.npz")).exists()
         if saved and not self.resume:
             raise InvalidInputError(
                 f"{checkpoint} is of an earlier run; add --resume to continue from it, or choose another --out."
@@ -61,12 +63,16 @@ class Fit:
         # Users of the model have another path for it.
         model.set_params(checkpoint=None)
         model.save(run.path("model.npz"))
-        notes = [_index_texts(run, model, chunks)] if isinstance(model, LoretaSimilarity) else []
+        notes = [SEEN, _index_texts(run, model, chunks)] if isinstance(model, LoretaSimilarity) else []
         row: dict[str, Any] = {
             "model": type(model).__name__, "rows": chunks.n_rows, "features": model.n_features_in_,
             "rank": model._known_rank(), "steps": threads_of(model.n_jobs) * model.n_iter_,
             "updates": model.n_updates_, "train_seconds": model._seconds,
         }  # fmt: skip
+        if isinstance(model, LoretaSimilarity):
+            with suppress(InvalidInputError):
+                # Chunks may hold no two rows of a class.
+                row["seen_map"] = mean_precision(scores_of(model, chunks.last[0]), chunks.last[1], run.seed)
         options = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "files"}
         return Outcome(str(self.files), options | {"checkpoint": str(checkpoint)}, [row], notes=notes)
 
@@ -104,8 +110,7 @@ class Ranking(Fit):
     """
 
     def __call__(self, run: Run) -> Outcome:
-        model = LoretaLabelRanker(self.rank, step_size=self.step_size, n_jobs=self.n_jobs)
-        return self._learned(run, model)
+        return self._learned(run, LoretaLabelRanker(self.rank, step_size=self.step_size, n_jobs=self.n_jobs))
 
 
 similarity, ranking = Similarity, Ranking
@@ -116,7 +121,7 @@ def _index_texts(run: Run, model: LoretaSimilarity, chunks: stream) -> str:
     if not chunks.holds_texts:
         return "\nNo index for rmopt serve was written: the rows hold no texts, in a column called text or in files."
     texts, names = list[str](), list[str]()
-    about = ",".join(f"{role}={name}" for role, name in chunks._said.items())
+    about = ",".join(f"{role}={name}" for role, name in chunks.said.items())
     for file in chunks.files:
         found, _, numbers = read_texts(f"{file}::{about}" if about else file)
         texts += found

@@ -104,8 +104,7 @@ class LabelThresholds(LabelTables, Estimator):
     See Also
     --------
     problems.coembedding.CoembeddingClassifier : learns its own threshold with the embeddings.
-    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, for which ``pooled=True`` is
-    suitable.
+    problems.ranking.LowRankLogisticRegression : for hundreds of labels and more, with ``pooled=True``.
     sklearn.model_selection.TunedThresholdClassifierCV : for one label.
 
     References
@@ -192,7 +191,7 @@ class LabelThresholds(LabelTables, Estimator):
 
 
 def _scores_of(fitted: Any, X: Any, n_labels: int) -> Array:
-    """Return an estimator's scores, checked, shape (n_samples, n_labels); those of one label may be a row."""
+    """Return an estimator's scores, checked, shape (n_samples, n_labels). Those of one label may be a row."""
     found = fitted.decision_function(X)
     column = np.reshape(found, (-1, 1)) if n_labels == 1 else found
     return numbers(f"decision_function of {type(fitted).__name__}", column, (_num_samples(X), n_labels))
@@ -210,7 +209,7 @@ def _among_others(scores: Array, alone: Array, between: Array) -> list[Array]:
 
 
 def _log_odds(features: Sequence[Array], weights: Array) -> Array:
-    """Return sums of features, each of shape (n_samples, n_labels), with weights for each label; the last is of 1."""
+    """Return sums of features, each of shape (n_samples, n_labels), with weights for each label. The last is of 1."""
     return sum((one * weight for one, weight in zip(features, weights[:-1], strict=True)), weights[-1])
 
 

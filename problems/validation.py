@@ -91,7 +91,7 @@ def seedable(name: str, value: Any) -> Any:
 
 
 def step_rule(name: str, value: Any, searches: bool = False) -> Any:
-    """Return a positive number, a `StepSize` or a function of step numbers; some solvers also take line searches."""
+    """Return a positive number, a `StepSize` or a function of step numbers. Some solvers also take line searches."""
     if isinstance(value, type) or not callable(value):
         return number(name, value, above=0)
     rule = as_step_size(value, searches)
@@ -279,7 +279,7 @@ def two_columns(name: str, table: Any) -> tuple[Array, Array]:
 
 
 def positions(what: str, known: Array, names: Any, *, others: bool = False) -> Array:
-    """Return the positions of names among those of `fit`; their number represents unknown ones, if allowed."""
+    """Return the positions of names among those of `fit`. Their number represents unknown ones, if allowed."""
     names = np.ravel(array_of(f"{what}s", names))
     numbered = names.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known)))
     if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):

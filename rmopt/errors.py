@@ -64,4 +64,4 @@ class DivergedError(RmoptError, ArithmeticError):
 
 
 class StorageError(RmoptError, OSError):
-    """A file could not be read or written; earlier saves are untouched."""
+    """A file could not be read or written. Earlier saves are untouched."""

@@ -50,8 +50,7 @@ class Run:
     json : bool
         Write the result alone to standard output: no text and no progress bar.
     failures : list, optional
-        Collects the errors of figures that cannot be written, so that the run continues. Without it `draw` raises
-        them.
+        Collects the errors of figures that cannot be written. Without it `draw` raises them.
 
     Examples
     --------
@@ -130,8 +129,7 @@ class Run:
         Raises
         ------
         StorageError
-            If the file cannot be written. An older file of that name is untouched. Not raised if there are
-            `failures`.
+            If the file cannot be written and there are no `failures`. An older file of that name is untouched.
         """
         from matplotlib.figure import Figure
 

@@ -142,27 +142,14 @@ def is_traced(array: Any) -> bool:
 
 
 def converted(array: Any, like: Any, dtype: Any) -> Any:
-    """Return an array in a numpy type, in the library and on the device of another one.
-
-    Raises
-    ------
-    InvalidInputError
-        If the array would have to move between devices.
-    """
+    """Return an array in a numpy type, in the library and on the device of another one."""
     xp, own = namespace(like), namespace(array)
     if xp is np:
         if own is not np:
             array = to_numpy(array)
         return array.astype(dtype, copy=False)
     kind = getattr(xp, np.dtype(dtype).name)
-    if own is xp:
-        return xp.astype(array, kind, copy=False)
-    if "cpu" not in str(device_of(like)).lower() and device_of(like) is not None:
-        raise InvalidInputError(
-            f"an array of {own.__name__} meets a point on {device_of(like)}; give one on that device: copies "
-            "in each step would take longer than the steps."
-        )
-    return asarray(array, like, dtype)
+    return xp.astype(array, kind, copy=False) if own is xp else asarray(array, like, dtype)
 
 
 def asarray(numbers: Any, like: Any, dtype: Any = None) -> Any:
@@ -244,10 +231,15 @@ def slack(limit: float, *arrays: Any) -> float:
     return min(limit * coarseness(*arrays), max(limit, 1e-4))
 
 
-def matched(array: Any, like: Any) -> Any:
+def matched(array: Any, like: Any, stays: bool = False) -> Any:
     """Return an array in the precision, library and field of another one: the same object if it already is.
 
     Complex numbers stay complex.
+
+    Raises
+    ------
+    InvalidInputError
+        If the array `stays` on its device, and the other one is on a GPU.
     """
     if type(array) is type(like) and array.dtype == like.dtype:
         return array
@@ -259,6 +251,15 @@ def matched(array: Any, like: Any) -> Any:
         wanted = np.result_type(wanted, np.complex64)
     if namespace(array) is namespace(like) and numbers_of(array) == wanted:
         return array
+    if (
+        stays
+        and namespace(array) is not namespace(like)
+        and "cpu" not in str(device_of(like) or "cpu").lower()
+    ):
+        raise InvalidInputError(
+            f"an array of {namespace(array).__name__} meets a point on {device_of(like)}; give one on that device: "
+            "copies in each step would take longer than the steps."
+        )
     return converted(array, like, wanted)
 
 

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -23,11 +28,46 @@ LIBRARIES = ("numpy", "array_api_strict", "torch", "jax.numpy")
 
 
 def array_of(library: str) -> Any:
-    """Return an array of a library, or skip the test where it is missing."""
+    """Return an array of a library, or skip the test where it is missing; tensors are on RMOPT_TEST_DEVICE."""
     pytest.importorskip(library.partition(".")[0])
+    if library == "torch":
+        return import_module(library).zeros(1, device=os.environ.get("RMOPT_TEST_DEVICE", "cpu"))
     if library == "jax.numpy":
         import_module("jax").config.update("jax_enable_x64", True)
     return import_module(library).zeros(1)
+
+
+class Far(str):
+    """The CPU by the name of a GPU."""
+
+    def __str__(self) -> str:
+        return "cuda:0"
+
+
+@contextmanager
+def far_away() -> Iterator[None]:
+    """Let tensors seem to be on a GPU: `to_numpy` alone brings them to numpy, and new ones must name their device."""
+    if not find_spec("torch"):
+        yield
+        return
+    torch: Any = import_module("torch")
+    home, device, inside = ns.to_numpy, ns.device_of, torch.Tensor.__array__
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise TypeError("a tensor on a GPU is no array of numpy")
+
+    def brought_home(array: Any) -> Any:
+        with patch.object(torch.Tensor, "__array__", inside):
+            return home(array)
+
+    def named(array: Any) -> Any:
+        return Far("cpu") if isinstance(array, torch.Tensor) and array.is_cpu else device(array)
+
+    with (
+        patch.object(torch.Tensor, "__array__", refused), patch.object(ns, "to_numpy", brought_home),
+        patch.object(ns, "device_of", named), torch.device("meta"),
+    ):  # fmt: skip
+        yield
 
 
 def in_library(thing: Any, like: Any) -> Any:

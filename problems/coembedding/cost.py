@@ -218,7 +218,7 @@ class LargeMarginNeighbors(PairwiseDistance):
     Large margin nearest neighbours, as Mirzazadeh et al. (2015), section 2, have it, without its regulariser: rows q
     should be near to p, and farther from n by a margin of 1. W = YYᵀ is p × p with p = n_features. The hinge of the
     paper, h(z) = max(z, 0), is rounded between −s and s, where it is (z + s)²/(4s), so that the cost is smooth and
-    its minimum can be certified; `hinge_gap` completes the certificate to one for the hinge itself.
+    its minimum can be certified. `hinge_gap` completes the certificate to one for the hinge itself.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ class Samples(Bundle):
         n, m = self.X.shape
         stored = self.X.nnz if issparse(self.X) else int(np.count_nonzero(self.X))
         return {
-            "samples": n, "features": m, "density": round(stored / (n * m), 6), "sparse": issparse(self.X),
+            "samples": n, "features": m, "nonzero share": round(stored / (n * m), 6), "sparse": issparse(self.X),
         }  # fmt: skip
 
     def _oddities(self) -> dict[str, int]:
@@ -129,7 +129,7 @@ class Split(Samples):
             raise ValueError(f"{held_out:,} of {n:,} samples are held out; both parts need some: test=COLUMN")
 
     def summary(self) -> dict[str, Any]:
-        return super().summary() | {"held out": int(self.test.sum())}
+        return super().summary() | {"held out for tests": int(self.test.sum())}
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +238,7 @@ class MultilabelBundle(Split):
 
     def summary(self) -> dict[str, Any]:
         n_labels, count = self.Y.shape[1], self.Y.nnz / self.Y.shape[0]
-        return super().summary() | {"labels": n_labels, "labels a sample": round(count, 3)}
+        return super().summary() | {"labels": n_labels, "labels per sample": round(count, 3)}
 
     def _oddities(self) -> dict[str, int]:
         unused, bare = (int((self.Y.sum(axis=axis) == 0).sum()) for axis in (0, 1))
@@ -338,7 +338,7 @@ class Ratings(Bundle):
            [3., 4.]])
     """
 
-    holds = "ratings: known entries of a matrix"
+    holds = "ratings of items by users"
     rows: NDArray[np.int32]
     columns: NDArray[np.int32]
     values: NDArray[np.float64]
@@ -353,8 +353,8 @@ class Ratings(Bundle):
         (m, n), known = self.shape, len(self.values)
         low, high = float(self.values.min()), float(self.values.max())
         return {
-            "rows (items)": m, "columns (users)": n, "entries": known, "density": round(known / (m * n), 6),
-            "lowest": low, "highest": high, "mean": round(float(self.values.mean()), 6),
+            "items (rows)": m, "users (columns)": n, "ratings": known, "rated share": round(known / (m * n), 6),
+            "lowest rating": low, "highest rating": high, "mean rating": round(float(self.values.mean()), 6),
         }  # fmt: skip
 
     def odd(self) -> list[str]:
@@ -373,7 +373,7 @@ class Ratings(Bundle):
 
     def _oddities(self) -> dict[str, int]:
         rows, columns = (int((np.unique_counts(part).counts < 2).sum()) for part in (self.rows, self.columns))
-        return {"Rows with a single entry": rows, "Columns with a single entry": columns}
+        return {"Items with a single rating": rows, "Users with a single rating": columns}
 
     def _check(self) -> None:
         (m, n), values, (low, high) = self.shape, self.values, self.limits
@@ -438,7 +438,7 @@ class TaskBundle(Samples):
     task: NDArray[np.int64]
 
     def summary(self) -> dict[str, Any]:
-        about = {"tasks": int(self.task.max()) + 1, "samples a task": spread(np.bincount(self.task))}
+        about = {"tasks": int(self.task.max()) + 1, "samples per task": spread(np.bincount(self.task))}
         return super().summary() | about | {"target": f"{self.y.min():g} to {self.y.max():g}"}
 
     def _check(self) -> None:

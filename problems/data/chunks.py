@@ -72,8 +72,7 @@ class stream:  # noqa: N801
     Raises
     ------
     InvalidInputError
-        For arguments out of range, and unusable files. For errors while reading the message names the file and the
-        line.
+        For arguments out of range, and unusable files. An error in a line names the file and the line.
     StorageError
         If a file cannot be read.
 
@@ -108,13 +107,13 @@ class stream:  # noqa: N801
     n_rows: int = field(default=0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
-    _said: dict[str, str] = field(default_factory=dict, init=False)
+    said: dict[str, str] = field(default_factory=dict, init=False)
     _found: dict[Path, Any] = field(default_factory=dict, init=False)
     _label_names: tuple[str, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         path = instance("path", self.path, (str, os.PathLike), "the path of a file or a folder")
-        self.path = path_in(os.fspath(path), self._said)
+        self.path = path_in(os.fspath(path), self.said)
         optional(integer, 1, MOST_FEATURES)("n_features", self.n_features)
         for name in ("batch_size", "n_epochs"):
             integer(name, getattr(self, name), 1)
@@ -141,7 +140,7 @@ class stream:  # noqa: N801
                         wide = int(y.indices.max(initial=-1)) + 1 if y.shape[1] > MOST_LABELS else y.shape[1]
                         n_labels = max(n_labels, wide)
                         y = sp.csr_array((y.data, y.indices, y.indptr), shape=(y.shape[0], n_labels))
-                    known, self.n_rows = form, self.n_rows + X.shape[0]
+                    known, self.n_rows, self.last = form, self.n_rows + X.shape[0], (X, y)
                     yield X, y
 
     def _read(self, path: Path, epoch: int) -> Iterator[Chunk]:
@@ -168,13 +167,10 @@ class stream:  # noqa: N801
         if not self.multilabel:
             table.Y = None
         # Later rows of a file have the roles of the first ones.
-        table, given = parted(table, self._said | self._found.get(path, {}))
+        table, given = parted(table, self.said | self._found.get(path, {}))
         roles = roles_of(table, KINDS[-1], given)
         if roles is None or (len(roles.get("label", [])) != 1) != self.multilabel:
-            wanted = (
-                "one column of labels (label=COLUMN)",
-                "several are for rmopt fit ranking (multilabel=True)",
-            )
+            wanted = "one column of labels (label=COLUMN)", "for several: rmopt fit ranking (multilabel=True)"
             if self.multilabel:
                 wanted = "columns label_… of 0 and 1", "one column of labels is for rmopt fit similarity"
             raise InvalidInputError(f"{path} must have {wanted[0]}, and has {table.listed()}; {wanted[1]}.")

@@ -69,7 +69,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
         there = column[~missing]
         found.append({
             "name": name, "holds": "text" if text else span, "different": there.nunique(),
-            "missing": int(missing.sum()), "first": str(next(iter(there), ""))[:30],
+            "missing": int(missing.sum()), "first_value": str(next(iter(there), ""))[:30],
         })  # fmt: skip
     if (more := len(table.frame.columns) - MANY) > 0:
         found.append({"name": f"… {more} more"} | dict.fromkeys(list(found[0])[1:]))

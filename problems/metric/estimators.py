@@ -56,7 +56,7 @@ VOTERS, NEIGHBORS = 3, 10
 
 
 class MahalanobisMetric(Embedder, Estimator):
-    """A metric (x − z)ᵀ W (x − z); a subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
+    """A metric (x − z)ᵀ W (x − z). A subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
     # Whether `fit` learns, and so needs classes.
@@ -99,6 +99,7 @@ class TripletLearner(MahalanobisMetric):
         seed : int
         """
 
+    @one_blas_thread()
     def fit(self, X: Any, y: Any) -> Self:
         """Learn from class labels: rows of one class are closer than rows of different ones.
 
@@ -140,9 +141,7 @@ class TripletLearner(MahalanobisMetric):
     def _finish(self, X: Any, triplets: Array, seed: int, **more: Any) -> Self:
         W = self.learn(near_zero(X) if self.ranks_by == "distance" else X, triplets, seed, **more)
         if not np.isfinite(W).all():
-            raise InvalidInputError(
-                "the learned metric is not finite; scale X, for example to rows of length 1."
-            )
+            raise InvalidInputError("the learned metric is not finite; scale X, say to rows of length 1.")
         self.mahalanobis_, self.components_ = W, factor(W)
         return self
 

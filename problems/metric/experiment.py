@@ -40,7 +40,7 @@ MOST_QUERIES = 2000
 
 @dataclass(eq=False)
 class Trainee:
-    """A metric with its training rows, whose classes vote; equal draws give equal triplets."""
+    """A metric with its training rows, whose classes vote. Equal draws give equal triplets."""
 
     metric: Any
     seed: int

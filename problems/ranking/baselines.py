@@ -117,7 +117,7 @@ class MatrixPerceptron(OnlineSolver):
 class GroupPerceptron(MatrixPerceptron):
     """Online mirror descent with a group norm, the weights of a feature for all labels being a group (§7.2.4, 3).
 
-    The (2,1)-norm has no strongly convex mirror map; as in Kakade, Shalev-Shwartz and Tewari (2012) it is replaced by
+    The (2,1)-norm has no strongly convex mirror map. As in Kakade, Shalev-Shwartz and Tewari (2012) it is replaced by
     ½‖W‖²_{2,q} with 1/p + 1/q = 1 and p = 2 ln n for n features (at least 2). The subgradient is subtracted from a
     dual matrix θ, and feature j has the weights (‖θ_j‖ / ‖θ‖_{2,p})^{p − 2} θ_j, so that few features carry most of
     W. Runs on `Euclidean(L, n)` from zero.

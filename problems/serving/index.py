@@ -158,7 +158,7 @@ class SimilarityIndex:
 
     @classmethod
     def load(cls, folder: Path | str) -> Self:
-        """Read the index of `save`; the embeddings stay in their file, from which a search reads its parts.
+        """Read the index of `save`. The embeddings stay in their file, from which a search reads its parts.
 
         joblib runs code named in the file, so only load folders that you trust.
         """

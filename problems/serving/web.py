@@ -83,7 +83,7 @@ def whole_number(name: str, text: str, least: int, most: int) -> int:
 
 
 def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) -> Any:
-    """Return a web application for a search, for example in an index of texts; ``uvicorn.run(app)`` serves it.
+    """Return a web application for a search, for example in an index of texts. ``uvicorn.run(app)`` serves it.
 
     ``/`` is a page for people, and ``/search?q=TEXT&k=10`` answers programs in JSON. It is for your own machine or
     network, without users or encryption.
@@ -91,8 +91,7 @@ def make_app(searched: Any, title: str = "Search", hosts: Sequence[str] = HERE) 
     Parameters
     ----------
     searched : SimilarityIndex or Searcher
-        An index with texts and a vectorizer, ``problems.subspace.ItemSearch(model)`` for recommendations, or your own
-        search.
+        An index with texts and a vectorizer, ``problems.subspace.ItemSearch(model)``, or a search of your own.
     title : str
         The heading of the page.
     hosts : sequence of str

@@ -249,7 +249,7 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def _parts(
         self, X: Any, sampler: Sampler, n_steps: int, seed: int, afresh: bool
     ) -> tuple[ScheduledSolver, Problem, partial[Any]]:
-        """Return the solver, the problem and the start; a learned state keeps its rank and its cone."""
+        """Return the solver, the problem and the start. A learned state keeps its rank and its cone."""
         n = X.shape[1]
         rank = (self.rank or min(30, max(1, n // 2))) if afresh else self._known_rank()
         psd = self.psd if afresh else self._symmetric()

@@ -112,7 +112,7 @@ class Penalty:
     effects: float | None = None
 
     def scales(self, side: Side) -> Array:
-        """Return the weight of each row or column; without entries factors are 0 for any penalty."""
+        """Return the weight of each row or column. Without entries factors are 0 for any penalty."""
         return float(self.lam) * (np.maximum(side.counts, 1.0) + self.few) ** float(self.power)
 
     def __call__(self, side: Side, factors: Array) -> float:

@@ -107,7 +107,7 @@ def drawn_prior(factors: Array, links: Links, rng: np.random.Generator) -> Facto
 
 
 class GibbsSampler:
-    """A chain of samples; each `sweep` draws rows, columns, their priors and α in turn.
+    """A chain of samples. Each `sweep` draws rows, columns, their priors and α in turn.
 
     An entry is b_i + c_j + u_i · w_j and noise of precision α (Salakhutdinov and Mnih 2008). The rows (b_i, u_i) are
     normal with a mean and a precision that have a normal-Wishart prior, and so are the columns (c_j, w_j); α has a

@@ -230,7 +230,7 @@ class MatrixCompletion(OwnedData):
 
 
 class Solved(NamedTuple):
-    """The result of one pass over columns at a point; `inner` is for the Hessian."""
+    """The result of one pass over columns at a point. `inner` is for the Hessian."""
 
     total: float
     gradient: Array
@@ -258,7 +258,7 @@ class KnownEntries(sp.csc_array):
 
 
 def known_entries(ratings: Any) -> KnownEntries:
-    """Return a sparse array by columns with sorted int32 row numbers and float64 values; stored zeros stay.
+    """Return a sparse array by columns with sorted int32 row numbers and float64 values. Stored zeros stay.
 
     It is refused if it is damaged or has no entries, or if an entry is not finite or comes twice.
     """

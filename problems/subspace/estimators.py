@@ -214,7 +214,7 @@ class RTRMC(BatchCompletion):
     row_names_, column_names_ : array, shape (m,) and (n,)
         The names of rows and columns, or their numbers if `fit` got no names.
     known_ : sparse array, shape (m, n)
-        True for known entries; `recommend` leaves these out.
+        True for known entries. `recommend` leaves these out.
     n_iter_ : int
 
     See Also

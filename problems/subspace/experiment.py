@@ -71,8 +71,7 @@ class Completion(Experiment):
     """Complete a matrix: least squares with all entries in one place, and gossip between agents that share none.
 
     In gossip every agent fits a subspace to its own columns and agrees with its neighbours on a path. Ratings never
-    leave an agent (Mishra et al. 2019, section 6.2). The default run, on a photograph, takes half a minute on two
-    cores.
+    leave an agent (Mishra et al. 2019, section 6.2). The default run, on a photograph, takes half a minute.
     """
 
     data: Annotated[options.Data, Ratings] = "picture"

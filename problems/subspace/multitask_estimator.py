@@ -117,7 +117,7 @@ def best_of(learn: Callable[[Tasks], Iterable[Array]], parts: Tasks, seed: int) 
 
 
 class TaskRegressions(RegressorMixin, Estimator):
-    """Linear regressions of several tasks; a subclass has `scale`, `centre`, and `learn`.
+    """Linear regressions of several tasks. A subclass has `scale`, `centre`, and `learn`.
 
     `fit`, `predict` and `score` need the task of each example in addition to X and y.
     """
@@ -212,7 +212,7 @@ class MultitaskSubspace(TaskRegressions):
 
     Mishra et al. 2019, equation 14, which has no shared c: here that is a ridge regression on all examples, and the
     subspace is learned from its residuals. The tasks belong to agents that gossip about the subspace, or are in one
-    place; c and cross-validation use sums over all.
+    place. The shared c and cross-validation use sums over all.
 
     `fit`, `predict` and `score` need the task of each example in addition to X and y. In scikit-learn's searches,
     cross-validation and pipelines, ``sklearn.set_config(enable_metadata_routing=True)`` passes it there:

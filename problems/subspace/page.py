@@ -21,8 +21,7 @@ class ItemSearch(Searcher):
     """Recommendations of a fitted matrix completion model for `make_app`, with users as columns and items as rows.
 
     The field takes the name of a user, or part of the name of an item. Items have links to similar items, and to
-    recommendations for an unknown user who likes them. Below an item are the user's known items with the most similar
-    predictions.
+    recommendations for an unknown user who likes them. Below an item are the user's known items most like it.
 
     Parameters
     ----------

@@ -278,7 +278,7 @@ def _invariance(at: _Cost) -> float | None:
 
 @law(COST, "a sign or a part missing in one; a mean; a term or row counted once (np.add.at counts all)", SUMS)
 def _terms(at: _Cost) -> float:
-    """`term_gradient` of all terms is the gradient, that of i, i, j counts i twice; `row_gradient` has its rows."""
+    """`term_gradient` of all terms is the gradient, that of i, i, j counts i twice. `row_gradient` has its rows."""
     terms, cost = at.terms(), at.cost
     i, j = terms[at.rng.choice(len(terms), 2)]
     whole, of_i, of_j = (at.seen_of(np.concatenate(some)) for some in ((i, i, j), (i,), (j,)))

@@ -195,7 +195,7 @@ class _Tangents:
         return [self.manifold.transport, partial(self.manifold.default_transport, self.manifold)]
 
     def near(self) -> Any:
-        """Return a point at the distance `short`; the law does not apply without known geodesics."""
+        """Return a point at the distance `short`. The law does not apply without known geodesics."""
         return self.manifold.exp(self.x, self.a * self.short)
 
 

@@ -63,12 +63,15 @@ class Check:
 
     @property
     def numbers(self) -> str:
-        """Measured and expected values, such as ``2.001, expected 2``, empty if nothing was measured."""
+        """Measured values and limits, such as ``slope 2, needs about 2 or more``, empty if nothing was measured.
+
+        A slope above the limit is right too: the error falls faster, since its term of that power vanishes.
+        """
         if np.isnan(self.measured):
             return ""
-        limit = "expected" if self.steps is not None else "at most"
-        found = "exact" if self.passed and self.measured == np.inf else f"{self.measured:.4g}"
-        return f"{found}, {limit} {self.expected:.4g}"
+        slope = f"slope {self.measured:.3g}, needs about {self.expected:.4g} or more"
+        slope = "exact" if self.measured == np.inf else slope
+        return f"{self.measured:.4g}, at most {self.expected:.4g}" if self.steps is None else slope
 
     def __str__(self) -> str:
         found = f"{self.numbers} ({self.detail})".lstrip()
@@ -103,7 +106,7 @@ def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") ->
 
 
 def hold(laws: Iterable[Law], subject: str, about: Any, coarseness: float = 1.0) -> list[Check]:
-    """Check all laws that apply to a subject; `coarseness` is that of the points."""
+    """Check all laws that apply to a subject. `coarseness` is that of the points."""
     checks = []
     for name, says, cause, least, measure in laws:
         error, limit = np.nan, min(least * coarseness, max(least, LARGEST))
@@ -176,7 +179,7 @@ def slope_check(
             elif max(fitted(np.abs(signed + off * claimed)) for off in (-0.1, 0.1)) >= expected - 0.15:
                 slope, cause, detail = np.nan, hides, f"{detail}, which is not visible"
     passed = bool(slope >= expected - 0.15)
-    detail = f"slope of {detail}" if passed else f"slope of {detail}; likely cause: {cause}"
+    detail = detail if passed else f"{detail}; likely cause: {cause}"
     return Check(name, subject, passed, slope, expected, detail, steps, errors)
 
 

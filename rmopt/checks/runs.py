@@ -166,7 +166,7 @@ def check_step_size(rule: StepSize, steps: int = 1_000_000) -> list[Check]:
 
 @dataclass
 class _Runs:
-    """A solver on a problem; `whole` is one run from start to end, made on first use."""
+    """A solver on a problem. `whole` is one run from start to end, made on first use."""
 
     solver: Solver
     problem: Problem

@@ -57,7 +57,7 @@ def registered(group: str) -> list[EntryPoint]:
 
 
 def load(name: str, group: str) -> Callable[..., Any]:
-    """Import an entry point of a group by its name; the error lists the names, or the cause."""
+    """Import an entry point of a group by its name. The error lists the names, or the cause."""
     entries = registered(group)
     for entry in (entry for entry in entries if entry.name == name):
         try:

@@ -276,7 +276,7 @@ def dense(ambient: Any, like: Any = None) -> Array:
     if like is not None:
         if type(ambient) is type(like) and ambient.dtype == like.dtype:
             return ambient
-        return matched(dense(ambient), like)
+        return matched(dense(ambient), like, stays=True)
     if is_array(ambient):
         return ambient
     if isinstance(ambient, Sum):
@@ -304,7 +304,7 @@ def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
     if not isinstance(ambient, Operator):
         return applied(ambient, right), applied(ambient.T, left)
     along, back = ambient.images(right, left)
-    return matched(_array(along), right), matched(_array(back), left)
+    return matched(_array(along), right, stays=True), matched(_array(back), left, stays=True)
 
 
 def _array(thing: Any) -> Array:
@@ -315,5 +315,5 @@ def applied(ambient: Any, block: Array) -> Array:
     """Return the product of an ambient matrix and an array, in the array's precision."""
     if type(block) is not np.ndarray and is_array(ambient):
         # Other libraries do not multiply arrays of different types.
-        ambient = matched(ambient, block)
-    return matched(_array(ambient @ block), block)
+        ambient = matched(ambient, block, stays=True)
+    return matched(_array(ambient @ block), block, stays=True)

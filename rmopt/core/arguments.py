@@ -52,7 +52,7 @@ def number(
 
 
 def integer(name: str, value: Any, least: int = 0, most: float = LARGEST) -> int:
-    """Return an integer within bounds as an int; numpy's integers are accepted, booleans and 2.0 are not."""
+    """Return an integer within bounds as an int. Numpy's integers are accepted, booleans and 2.0 are not."""
     inside = isinstance(value, Integral) and not isinstance(value, bool)
     if not inside or not least <= value <= most:
         named = most if most < LARGEST or (inside and value > most) else None
@@ -103,7 +103,7 @@ def named(name: str, value: Any, known: Mapping[str, T], kind: Any) -> T:
 
 
 def instance(name: str, value: Any, wanted: type | tuple[type, ...], example: str) -> Any:
-    """Return an object of a class; `example` describes in words what to give."""
+    """Return an object of a class. `example` describes in words what to give."""
     if not isinstance(value, wanted):
         raise InvalidInputError(f"{name} = {shown(value)} must be {example}.")
     return value

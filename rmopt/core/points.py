@@ -34,7 +34,7 @@ def plain(point: Any) -> Any:
 
 
 def plain_reals(point: Any, taker: str) -> Any:
-    """Return a point of real numpy arrays; the error for others names the object that needs them."""
+    """Return a point of real numpy arrays. The error for others names the object that needs them."""
     if all(isinstance(one, np.ndarray) and not ns.is_complex(one) for one in arrays_of(point)):
         return point
     raise InvalidInputError(

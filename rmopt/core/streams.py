@@ -49,5 +49,5 @@ def seed_of(random_state: Any) -> int:
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
-    """Return the generator of a stream of a seed; `more` numbers distinguish blocks, agents or rounds."""
+    """Return the generator of a stream of a seed. `more` numbers distinguish blocks, agents or rounds."""
     return np.random.default_rng([seed, stream, *more])

@@ -432,7 +432,7 @@ def tall(core: Array) -> Array:
 
 
 def doubled_train(cores: Sequence[Array], moves: Sequence[Array], last: Array) -> list[Array]:
-    """Return the cores of doubled ranks of a sum of trains in which one core has moved; `last` is for none."""
+    """Return the cores of doubled ranks of a sum of trains in which one core has moved. `last` is for none."""
     xp, found = ns.namespace(last), []
     for i, (core, move) in enumerate(zip(cores[:-1], moves[:-1], strict=True)):
         rows = xp.concat([move, core], axis=2)

@@ -259,7 +259,7 @@ class AutomaticCost(Cost):
 
     @cached_property
     def weighted(self) -> "AutomaticCost":
-        """The weighted sum of the function's values at many points; the second part holds the weights."""
+        """The weighted sum of the function's values at many points. The second part holds the weights."""
 
         def total(points: Any, weights: Any) -> Any:
             values = self.function(points)
@@ -307,7 +307,7 @@ class AutomaticCost(Cost):
         found: Sequence[Array],
         again: Callable[..., Any],
     ) -> Any:
-        """Return derivatives in the form of a point; `again` computes those for other blocks X and Y of a leaf."""
+        """Return derivatives in the form of a point. `again` computes those for other blocks X and Y of a leaf."""
         parts: list[Any] = []
         place = 0
         for i, leaf in enumerate(leaves):

@@ -46,7 +46,7 @@ class Backend(ABC):
     conjugates: bool = True
 
     def module(self, part: str = "") -> Any:
-        """Return the library, or a part of it such as ``".numpy"``; the error explains how to install it."""
+        """Return the library, or a part of it such as ``".numpy"``. The error explains how to install it."""
         try:
             return importlib.import_module(self.name + part)
         except ImportError as error:
@@ -67,7 +67,7 @@ class Backend(ABC):
         return ns.to_numpy(array)
 
     def given(self, array: Array) -> Any:
-        """Return an array in the library's type; functions must not write into points."""
+        """Return an array in the library's type. Functions must not write into points."""
         view = self.taken(array).view()
         view.flags.writeable = False
         return view

@@ -29,8 +29,7 @@ class Loss:
 
     A new loss is two functions that numba can compile, and then runs in every engine. Values from outside the
     functions are compiled in. At the beginning of each run the compiled functions are compared with their originals
-    at some scores and targets, and compiled again if they differ. Functions that you have compiled yourself stay
-    unchanged.
+    at some scores and targets, and compiled again if they differ. Your own compiled functions are used as they are.
 
     Attributes
     ----------

@@ -81,8 +81,7 @@ class Proximable(ABC):
 class Envelope(Cost):
     """The least h(p) + ρ/2 ‖c(x) + λ/ρ − p‖² over all p: smooth, with a force ρ(c + λ/ρ − p) on c.
 
-    Without λ it is h, smoothed. With λ it is the term of the augmented Lagrangian, and the force is the next
-    multiplier.
+    Without λ it is h, smoothed. With λ it is the term of the augmented Lagrangian. The force is the next λ.
 
     Parameters
     ----------
@@ -121,7 +120,7 @@ class Envelope(Cost):
         return point if self.of is None else np.array([self.of.value(point)])
 
     def parts(self, point: Any, inner: Array | None = None) -> tuple[Array, Array, Array]:
-        """Return c, p and the force at a point; `inner` is c if it is known."""
+        """Return c, p and the force at a point. `inner` is c if it is known."""
         inner = self.inner(point) if inner is None else inner
         if self.multipliers is None:
             shifted = inner

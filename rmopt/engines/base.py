@@ -92,7 +92,7 @@ class Engine(ABC):
         return bool(meet(meeting))
 
     def handed_over(self, state: Any) -> Any:
-        """Return a state without anything from this engine's data; the old one becomes invalid."""
+        """Return a state without anything from this engine's data. The old one becomes invalid."""
         return state
 
     def taken_over(self, state: Any) -> Any:

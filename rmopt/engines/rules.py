@@ -116,7 +116,7 @@ def _two_shares(name: str, betas: Any) -> tuple[float, ...]:
 class Adam(CheckedValue, WeightedRule):
     """Adaptive step sizes from the means of the gradients and of their squares (Bécigneul and Ganea 2019).
 
-    A step is about as long as its step size; 0.001 is usual. Squares are those of the lengths in each factor of a
+    A step is about as long as its step size, and 0.001 is usual. Squares are those of the lengths in each factor of a
     product, or in a flat space those of each entry, as in Kingma and Ba (2015).
 
     Parameters

@@ -56,7 +56,7 @@ class Compiled:
 
 
 def _itself(dispatcher: Any) -> Any:
-    """Return the function of a dispatcher, in its own process; in others it is the function itself."""
+    """Return the function of a dispatcher, in its own process. In others it is the function itself."""
     return getattr(dispatcher, "compiled", dispatcher)
 
 

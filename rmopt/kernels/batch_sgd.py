@@ -36,7 +36,7 @@ def run(loss, factors, counters, left, right, terms, batch, start, probe_every, 
     """Do the steps from `start` on, and return the number of the next step and why the loop ended.
 
     A step uses the terms batch·t, …, batch·t + batch − 1. Parameters and ends are otherwise those of
-    `rmopt.kernels.bilinear_sgd`; `terms.etas` has one entry per step.
+    `rmopt.kernels.bilinear_sgd`. `terms.etas` has one entry per step.
     """
     A, B = factors.A, factors.B
     k = A.shape[1]

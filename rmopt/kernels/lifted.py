@@ -240,7 +240,7 @@ class SymmetricFactors(NamedTuple):
 
 @njit(cache=True, nogil=True, inline="always")
 def symmetric_step(factors, scratch, p_square, q_square, pq, scale):
-    """Move C, C⁻¹ and H along scale · p qᵀ, as `step` does; `pq` is pᵀq."""
+    """Move C, C⁻¹ and H along scale · p qᵀ, as `step` does. `pq` is pᵀq."""
     u, v, x, y, z, w, g, h, work, _ = scratch
     Hg, Hh, k = work[0], work[1], x.shape[0]
     # From here on q is scale · q.
@@ -342,7 +342,7 @@ def _update_symmetric_gram_inverse(H, scratch):
 
 @njit(cache=True, nogil=True)
 def symmetric_gram_growth(scratch, scale, p_square, q_square, pq):
-    """Return the change of trace(YᵀY) under Y ← Y + p gᵀ + q hᵀ; v holds Yᵀ(scale · q)."""
+    """Return the change of trace(YᵀY) under Y ← Y + p gᵀ + q hᵀ, with Yᵀ(scale · q) in v."""
     g, h = scratch.g, scratch.h
     crossing = 2.0 * (dot(scratch.u, g) + dot(scratch.v, h) / scale)
     return crossing + p_square * dot(g, g) + q_square * dot(h, h) + 2.0 * pq * dot(g, h)

@@ -1,6 +1,6 @@
 """Short vectors, small square matrices and sparse rows, in loops that the compiler vectorises.
 
-Sums over matrices run along rows ("axpy form"), which vectorises without reordering; sums of one vector may be
+Sums over matrices run along rows ("axpy form"), which vectorises without reordering. Sums of one vector may be
 reordered. Row numbers are read as unsigned, which avoids the test for negative indices.
 """
 

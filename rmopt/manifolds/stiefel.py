@@ -512,7 +512,7 @@ def _wide_turns(Q: Array, skew: Array, cosines: Array) -> Array:
 
 
 def _half_square(skew: Array) -> Array:
-    """Return ½ ‖Ω‖² with two axes of length 1; for rotations of ℝ³ these are the squared angles."""
+    """Return ½ ‖Ω‖² with two axes of length 1. For rotations of ℝ³ these are the squared angles."""
     squares = skew * skew
     if type(squares) is np.ndarray:
         return 0.5 * squares.sum(axis=(-2, -1), keepdims=True)

@@ -25,8 +25,8 @@ from rmopt.retractions.positive_definite import Congruence, SchurExponential, Se
 class Metric(ABC):
     """A Riemannian metric of positive definite matrices W, shape (..., d, d), symmetric or Hermitian.
 
-    `flat` and `bent` map tangent vectors at W to such matrices and back such that ⟨ξ, η⟩ = tr(flat ξ · flat η);
-    gradients, lengths and an isometric transport follow.
+    `flat` and `bent` map tangent vectors at W to such matrices and back such that ⟨ξ, η⟩ = tr(flat ξ · flat η).
+    Gradients, lengths and an isometric transport follow.
     """
 
     retractions: ClassVar[Mapping[str, Retraction]]
@@ -543,7 +543,7 @@ def _rounding(values: Array) -> float:
 
 
 def _definite(values: Array) -> Any:
-    """Return which spectra are positive beyond a rounding of the largest eigenvalue; within it signs are random."""
+    """Return which spectra are positive beyond a rounding of the largest eigenvalue. Within it signs are random."""
     return values[..., 0] > _rounding(values) * abs(values[..., -1])
 
 

@@ -13,7 +13,7 @@ from rmopt.retractions.grassmann import QR, Exponential, Polar
 
 
 class Normalisation(Retraction):
-    """R(ξ) = (X + ξ) / ‖X + ξ‖; the manifold's `normalised` defines the length."""
+    """R(ξ) = (X + ξ) / ‖X + ξ‖. The manifold's `normalised` defines the length."""
 
     order = 2
     name = "normalisation"

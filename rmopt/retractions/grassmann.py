@@ -9,7 +9,7 @@ from rmopt.namespaces import adjoint
 
 
 class Exponential(Retraction):
-    """Follows the geodesic, on any manifold with an exponential map; others raise a `MissingCapabilityError`."""
+    """Follows the geodesic, on any manifold with an exponential map. Others raise a `MissingCapabilityError`."""
 
     order = 2
     name = "exponential"

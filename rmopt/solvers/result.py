@@ -24,7 +24,7 @@ class Result:
     seed : int
         The seed that repeats it.
     history : list of dict
-        The recorder's rows; those of a full-gradient solver hold each step's cost and gradient norm.
+        The recorder's rows. Those of a full-gradient solver hold each step's cost and gradient norm.
     converged : bool
         Whether it ended because it reached its goal, and not because its budget was used up. Full-gradient solvers
         test the last gradient against values of the cost. If these contradict it they warn, and this is False.

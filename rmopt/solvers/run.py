@@ -168,11 +168,11 @@ class Solver(Value, Explained, ABC):
         return points.packed(state)
 
     def unpack(self, work: Any, arrays: dict[str, Array], template: Any) -> Any:
-        """Rebuild the state that `pack` took apart; `template` is one of the same run."""
+        """Rebuild the state that `pack` took apart. `template` is one of the same run."""
         return points.unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
-        """Return numbers on the solver's progress; if there are any, each step has a row of them."""
+        """Return numbers on the solver's progress. If there are any, each step has a row of them."""
         return {}
 
     def finished(self, work: Any, state: Any) -> str | None:
@@ -339,7 +339,7 @@ class Solver(Value, Explained, ABC):
             Save during the run, and resume if the file exists already, with its seed if `random_state` is None. The
             budget may then be larger than before.
         stop : Stop or callable, optional
-            A criterion such as `MaxSeconds`, in addition to the solver's own end; one with `GradientNorm` replaces a
+            A criterion such as `MaxSeconds`, in addition to the solver's own end. One with `GradientNorm` replaces a
             `tol` that was not given. It gets the rows after each measurement and returns a reason to stop, or None.
             Without measurements it is called after each piece of work, about every tenth of a second, with rows of
             step, updates and seconds.
@@ -530,7 +530,7 @@ class _Run:
         return ended and as_reason(f"{type(self.solver).__name__}.finished", ended)
 
     def measure(self) -> bool:
-        """Add a row if there is something to record, and return whether there is; the callback gets all rows."""
+        """Add a row if there is something to record, and return whether there is. The callback gets all rows."""
         if self.measures:
             self.recorder.measure(points.plain(self._point()) if self.recorder.metrics else None, self._row())
         if self.callback is not None:

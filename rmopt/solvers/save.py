@@ -52,7 +52,7 @@ def file_name(name: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Checkpoint(CheckedValue):
-    """The file and the times of a run's saves; solvers also take a path.
+    """The file and the times of a run's saves. Solvers also take a path.
 
     A run that finds its own checkpoint resumes from there, and is bit-identical to an uninterrupted run, even with a
     larger budget than before. If its criterion uses measurements, these must be the same. The problem must be the
@@ -131,7 +131,7 @@ class Saver:
         return seed if type(seed) is int else None
 
     def save(self, arrays: Mapping[str, Array], run: dict[str, Any], step: int, **about: Any) -> None:
-        """Write the states of all processes and their description; all call it together."""
+        """Write the states of all processes and their description. All call it together."""
         began, run = time.monotonic(), run | {"number of processes": self.world.size}
         # The rounding of products depends on the memory order: axes by descending strides.
         strided = {name: array.strides for name, array in arrays.items() if not array.flags.c_contiguous}

@@ -95,7 +95,7 @@ one_blas_thread = partial(blas_threads, 1)
 
 
 def in_threads(function: Callable[..., Any], *many: Iterable[Any]) -> list[Any]:
-    """Apply a function to each item, as `map` does, in as many threads; after an error all have ended."""
+    """Apply a function to each item, as `map` does, in as many threads. After an error all have ended."""
     calls = list(zip(*many, strict=True))
     if len(calls) < 2:
         return [function(*call) for call in calls]

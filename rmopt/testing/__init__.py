@@ -21,7 +21,7 @@ def parametrize_with_laws(parts: Iterable[Any], seeds: Iterable[int] = (0, 1, 2)
     parts : iterable
         As in `rmopt.checks.checks_of`.
     seeds : iterable of int
-        One seed suffices for a part without random numbers; several seeds find more.
+        One seed suffices for a part without random numbers. Several seeds find more.
     dtype : dtype, optional
         As in `rmopt.checks.checks_of`.
 

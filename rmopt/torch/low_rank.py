@@ -217,7 +217,7 @@ class _LowRank(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load the state of an optimiser with the same groups; single precision stays single."""
+        """Load the state of an optimiser with the same groups. Single precision stays single."""
         super().load_state_dict(state_dict)
         given = [i for group in state_dict["param_groups"] if group["pairs"] for i in group["params"]]
         own = [p for group in self.param_groups if group["pairs"] for p in group["params"]]
@@ -467,7 +467,7 @@ def triangle(gram: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def frame(x: Tensor, again: bool = True) -> Tensor:
-    """Return the triangular t with t x of orthonormal rows; `again` for more than half of the digits."""
+    """Return the triangular t with t x of orthonormal rows, done `again` for more than half of the digits."""
     t, _ = triangle(x @ x.mT)
     if again:
         q = t @ x
@@ -496,7 +496,7 @@ def between(c1: Tensor, c2: Tensor, rb: Tensor, ra: Tensor) -> Tensor:
 
 
 def inverse_root(gram: Tensor) -> Tensor:
-    """Return r with r h of orthonormal rows, for gram = h hᵀ; the smallest directions are damped."""
+    """Return r with r h of orthonormal rows, for gram = h hᵀ. The smallest directions are damped."""
     one = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
     # Rows shorter than 1e-15 vanish.
     size = gram.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None].clamp_min(1e-30)

@@ -47,7 +47,7 @@ class _Riemannian(Optimizer):
         return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load the state of an optimiser with the same groups; the manifolds stay."""
+        """Load the state of an optimiser with the same groups. The manifolds stay."""
         manifolds = [group["manifold"] for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, manifold in zip(self.param_groups, manifolds, strict=True):
@@ -114,7 +114,7 @@ class _Riemannian(Optimizer):
 class RiemannianSGD(_Riemannian):
     """SGD in PyTorch for parameters that are points of manifolds.
 
-    A step follows the retraction of the manifold, and its transport moves the momentum; `Manifold.using` exchanges
+    A step follows the retraction of the manifold, and its transport moves the momentum. `Manifold.using` exchanges
     both. Each step ends on the manifold up to rounding, so that no correction is needed.
 
     Parameters

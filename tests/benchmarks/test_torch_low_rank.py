@@ -121,10 +121,8 @@ class Adapted(nn.Module):
 def text(kind: str, setting: Setting) -> Any:
     """Return characters by number: docstrings of installed libraries, or the source of Python's own."""
     if kind == "code":
-        found = "".join(
-            path.read_text(errors="ignore")
-            for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-        )
+        files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+        found = "".join(path.read_text(errors="ignore") for path in files)
     else:
         found = ""
         for library in setting.libraries:
@@ -158,9 +156,8 @@ def loss_of(model: Any, batch: tuple[Any, Any], setting: Setting) -> Any:
 def held_out_loss(model: Any, letters: Any, setting: Setting) -> float:
     generator = torch.Generator().manual_seed(99)
     count = 8 * setting.batch
-    return (
-        sum(loss_of(model, drawn(letters, setting, generator, count), setting).item() for _ in range(5)) / 5
-    )
+    batches = (drawn(letters, setting, generator, count) for _ in range(5))
+    return sum(loss_of(model, batch, setting).item() for batch in batches) / 5
 
 
 def optimisers(method: str, model: Any, lr: float) -> list[Any]:
@@ -214,14 +211,8 @@ def base(setting: Setting) -> Any:
     """Return a dense network that was trained on docstrings."""
     torch.manual_seed(0)
     model = Transformer(setting, dense).to(setting.device)
-    train(
-        model,
-        [torch.optim.AdamW(model.parameters(), 2e-3)],
-        parts("docs", setting)["train"],
-        setting,
-        setting.base_steps,
-        0,
-    )
+    letters, made = parts("docs", setting)["train"], [torch.optim.AdamW(model.parameters(), 2e-3)]
+    train(model, made, letters, setting, setting.base_steps, 0)
     return model.state_dict()
 
 
@@ -249,16 +240,8 @@ def run(
     took = train(model, optimisers(method, model, lr), letters["train"], setting, setting.steps, 1000 + seed)
     split = "choice" if seed == CHOICE else "report"
     loss = held_out_loss(model, letters[split], setting)
-    row = {
-        "task": task,
-        "method": method,
-        "rate": lr,
-        "seed": seed,
-        "text": split,
-        "scale": scale,
-        "gauge": gauge,
-    }
-    row |= {"loss": loss if math.isfinite(loss) else 99.0} | took
+    row = {"task": task, "method": method, "rate": lr, "seed": seed, "text": split, "scale": scale}
+    row |= {"gauge": gauge, "loss": loss if math.isfinite(loss) else 99.0} | took
     print(row, flush=True)
     return row
 
@@ -312,18 +295,13 @@ def differences(rows: list[Row]) -> list[Row]:
         others = [row for row in rows if row["method"] == method and not row["scale"] == row["gauge"] == 1.0]
         spread = [abs(row["loss"] - own[method, row["seed"]]) for row in others]
         at = [row for row in rows if row["method"] == method]
-        found.append(
-            {
-                "task": at[0]["task"],
-                "method": method,
-                "rate": at[0]["rate"],
-                "loss": float(losses.mean()),
-                "LowRankMuon minus it": None if method == "LowRankMuon" else mean,
-                "standard error": None if method == "LowRankMuon" else error,
-                "spread": max(spread, default=None),
-                "optimiser, ms": float(np.median([row["optimiser, ms"] for row in at])),
-            }
-        )
+        found.append({
+            "task": at[0]["task"], "method": method, "rate": at[0]["rate"], "loss": float(losses.mean()),
+            "LowRankMuon minus it": None if method == "LowRankMuon" else mean,
+            "standard error": None if method == "LowRankMuon" else error,
+            "spread": max(spread, default=None),
+            "optimiser, ms": float(np.median([row["optimiser, ms"] for row in at])),
+        })  # fmt: skip
     return found
 
 
@@ -394,9 +372,8 @@ def known_optimum() -> list[Row]:
             row: Row = {"method": name, "rate": rate}
             for condition in (1.0, 100.0):
                 truth, _ = answer(condition)
-                errors = [
-                    float((W - truth).norm() / truth.norm()) for W in path(by_rate(name, rate), condition)
-                ]
+                ways = path(by_rate(name, rate), condition)
+                errors = [float((W - truth).norm() / truth.norm()) for W in ways]
                 hits = [step for step, error in enumerate(errors, 1) if error <= 1e-4]
                 end = errors[-1] if math.isfinite(errors[-1]) else None
                 row |= {f"steps to 1e-4, κ = {condition:g}": min(hits, default=None)}
@@ -416,19 +393,15 @@ def test_known_optimum(measured: Any) -> None:
 def gauges() -> list[Row]:
     g, rows = torch.Generator().manual_seed(0), []
     one = torch.eye(5, dtype=torch.float64)
-    kinds = {
-        "random": torch.randn(5, 5, generator=g).double() + 2.0 * one,
-        "1000": 1e3 * one,
-        "0.001": 1e-3 * one,
-    }
+    turned = torch.randn(5, 5, generator=g).double() + 2.0 * one
+    kinds = {"random": turned, "1000": 1e3 * one, "0.001": 1e-3 * one}
     for name in ("Adam", "LoRA+", "LowRankSGD", "LowRankMuon"):
         make = by_rate(name, 0.1 if name == "LowRankSGD" else 0.01)
         plain, row = path(make, 10.0, steps=30), {"method": name}
         for kind, c in kinds.items():
             other = path(make, 10.0, c, steps=30)
-            row[f"c = {kind}"] = max(
-                float((x - y).norm() / x.norm()) for x, y in zip(plain, other, strict=True)
-            )
+            pairs = zip(plain, other, strict=True)
+            row[f"c = {kind}"] = max(float((x - y).norm() / x.norm()) for x, y in pairs)
         rows.append(row)
     return rows
 
@@ -476,14 +449,8 @@ def overhead() -> list[Row]:
         for name in methods:
             step = float(np.median(taken[name])) / 32 * 1e3
             beside = float(np.median(np.array(taken[name]) / np.array(taken["Adam"])))
-            row = {
-                "n = m": n,
-                "rank": rank,
-                "optimiser": name,
-                "step of a pair, ms": step,
-                "times Adam": beside,
-            }
-            rows.append(row | {"state / Adam's": state[name] / state["Adam"]})
+            row = {"n = m": n, "rank": rank, "optimiser": name, "step of a pair, ms": step}
+            rows.append(row | {"times Adam": beside, "state / Adam's": state[name] / state["Adam"]})
     return rows
 
 
@@ -513,9 +480,7 @@ def on_gpu(tiny: bool) -> dict[str, Any]:
         setting.device
     )
     found["synchronisations"] = synchronisations(model, setting)
-    found["parameters of the dense network"] = sum(
-        p.numel() for p in Transformer(setting, dense).parameters()
-    )
+    found["dense parameters"] = sum(p.numel() for p in Transformer(setting, dense).parameters())
     ceiling = []
     for rate in (5e-4, 1e-3, 2e-3):
         torch.manual_seed(SEEDS[0])

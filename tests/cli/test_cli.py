@@ -374,7 +374,7 @@ def test_check_fails_when_a_check_fails(call: Any, catalogue: list[Any]) -> None
     called = call("check", "--seed", "3")
     assert (called.status, catalogue) == (1, [([], 3)])
     assert called.out.splitlines() == [
-        "passed  order of Sphere(3): 2.01, expected 2",
+        "passed  order of Sphere(3): slope 2.01, needs about 2 or more",
         "FAILED  order of Torus/2: (slope [1] of 2)", "1 of 2 checks passed.",
     ]  # fmt: skip
     called = call("check", "Sphere(3)")

@@ -43,7 +43,7 @@ def test_parts_that_do_not_belong_together(make: Any) -> None:
 
 
 def test_what_bundles_hold() -> None:
-    assert labels().summary() | {"labels": 2, "labels a sample": 1.0} == labels().summary()
+    assert labels().summary() | {"labels": 2, "labels per sample": 1.0} == labels().summary()
     assert any("label" in sentence for sentence in labels().odd())
     assert tasks().summary()["target"] == "1 to 4"
-    assert ratings().summary()["entries"] == 2
+    assert ratings().summary()["ratings"] == 2

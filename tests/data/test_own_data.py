@@ -592,8 +592,8 @@ class TestCommand:
         status, said = self.says(put(tmp_path, "r.csv", RATINGS))
         assert status == 0
         for line in (
-            "ratings: known entries of a matrix",
-            "entries          4",
+            "ratings of items by users",
+            "ratings          4",
             "rmopt run completion --data ",
         ):
             assert line in said
@@ -603,7 +603,7 @@ class TestCommand:
         assert "--model implicit" in said
         assert "rmopt run" not in said
         found = json.loads(self.says(str(tmp_path / "r.csv"), "--json")[1])
-        assert found["summary"]["density"] == round(4 / 9, 6)
+        assert found["summary"]["rated share"] == round(4 / 9, 6)
         assert list(found["experiments"]) == ["best", "fit completion", "completion"]
         assert [column["name"] for column in found["columns"]] == ["user", "item", "rating", "time"]
 

@@ -20,7 +20,7 @@ HABITS = {
 }
 # The same of docstrings.
 IN_DOCSTRINGS = {
-    r";": 21,
+    r";": 11,
     r"\b[Ww]here\b": 2,
     r"\b[Ww]hat (is|was|has|makes|one)\b": 0.5,
     r"\b(anew|in place of)\b": 0,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from in_library import LIBRARIES, array_of, through
+from in_library import LIBRARIES, array_of, far_away, through
 from tabled import each_row
 
 from rmopt import namespaces as ns
@@ -63,6 +63,7 @@ def like(request: pytest.FixtureRequest) -> Any:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("library", LIBRARIES[1:])
+@far_away()
 def test_laws_hold_for_arrays_of_each_library(library: str, dtype: Any) -> None:
     failed = []
     for M in MANIFOLDS:
@@ -89,6 +90,7 @@ def what_it_does(M: Any, x: Any, y: Any, G: Any, H: Any) -> dict[str, Any]:
 
 @each_row("manifold", MANIFOLDS)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@far_away()
 def test_many_points_of_any_library_are_as_single_ones_of_numpy(manifold: Any, dtype: Any, like: Any) -> None:
     M, rng, width = manifold, np.random.default_rng(0), dtype().itemsize
     kind = np.result_type(dtype, np.complex64) if M.field == "complex" else dtype

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from in_library import LIBRARIES, array_of, through
+from in_library import LIBRARIES, array_of, far_away, through
 from low_rank_agents import low_rank_tasks
 from tabled import each_row
 
@@ -57,6 +57,7 @@ MANIFOLDS = [
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
+@far_away()
 def test_laws_hold_for_arrays_of_each_library(library: str) -> None:
     failed, dtype = [], np.float32 if library == "torch" else np.float64
     # JAX compiles each operation anew for each type of numbers.
@@ -86,12 +87,14 @@ class Nearest(Cost):
 
 @each_row("manifold", MANIFOLDS[:4])
 @pytest.mark.parametrize("library", LIBRARIES)
+@far_away()
 def test_runs_end_at_the_nearest_matrix_in_the_library_of_their_start(manifold: Any, library: str) -> None:
     M, rng, like = manifold, np.random.default_rng(0), array_of(library)
     truth, noise = M.to_dense(M.random_point(rng)), 0.01 * M.drawn(rng)
     T = truth + (noise + ns.adjoint(noise) if isinstance(M, PSDFixedRank) else noise)
     best = M.from_matrix(T)
-    np.testing.assert_allclose(dense(M.from_matrix(ns.asarray(T, like)).as_ambient()), M.to_dense(best))
+    from_there = dense(M.from_matrix(ns.asarray(T, like)).as_ambient())
+    np.testing.assert_allclose(ns.to_numpy(from_there), M.to_dense(best))
     problem = Problem(M, Nearest(ns.asarray(T, like)))
     for solver in (ConjugateGradient(), LBFGS(), TrustRegions()):
         point = solver.run(problem, M.random_point(3, like=ns.zeros((1,), ns.asarray(T.real, like)))).point

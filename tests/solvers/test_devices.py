@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from in_library import array_of
+from in_library import array_of, far_away
 from tabled import each_row
 
 from rmopt import Problem, jax_cost, torch_cost
@@ -21,6 +21,7 @@ from rmopt.core import Cost, Parts
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of, as_like
 from rmopt.costs import ConstrainedProblem, jax_residuals, torch_residuals
+from rmopt.errors import InvalidInputError
 from rmopt.manifolds import (
     Euclidean,
     FixedRankEmbedded,
@@ -119,6 +120,7 @@ def start(manifold: Any, like: Any) -> Any:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @each_row("manifold", MANIFOLDS)
+@far_away()
 def test_iterates_are_those_of_numpy(manifold: Any, library: str) -> None:
     like = double(library)
     problems = [Problem(manifold, Quadratic(manifold, one)) for one in (np.zeros(1), like)]
@@ -136,6 +138,7 @@ def test_iterates_are_those_of_numpy(manifold: Any, library: str) -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @each_row("manifold", MANIFOLDS)
+@far_away()
 def test_single_precision_stays_single(manifold: Any, library: str) -> None:
     like = ns.converted(array_of(library), array_of(library), np.float32)
     for solver in (LBFGS(max_iter=STEPS), TrustRegions(max_iter=5)):
@@ -237,6 +240,11 @@ def test_runs_go_on_with_the_same_bits_in_another_process(library: str, tmp_path
         text=True,
     )
     assert again.stdout.split() == whole, again.stderr
+
+
+def test_gradients_of_numpy_are_refused_far_away() -> None:
+    with far_away(), pytest.raises(InvalidInputError, match="an array of numpy meets a point on cuda:0"):
+        dense(np.eye(3), start(Sphere(3), double("torch")))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import autograd.numpy as anp
 import numpy as np
 import pytest
+from in_library import array_of, far_away
 from tabled import each_row
 
 import rmopt
@@ -69,13 +69,11 @@ def starts(manifold: Any, k: int = K) -> np.ndarray:
 @each_row("method, manifold, columns", [
     ("barzilai-borwein", Sphere(N, field="complex"), 1), ("trust-regions", Oblique(N, 2), 2),
 ])  # fmt: skip
+@far_away()
 def test_all_problems_end_at_their_least_eigenvalue(
     library: str, method: str, manifold: Any, columns: int
 ) -> None:
-    pytest.importorskip(library.partition(".")[0])
-    if library == "jax.numpy":
-        import_module("jax").config.update("jax_enable_x64", True)
-    A, like = matrices(manifold.field), import_module(library).zeros(1)
+    A, like = matrices(manifold.field), array_of(library)
     # JAX compiles each operation for each number of problems.
     kind = Quotients if library == "jax.numpy" else Indexed
     given = ns.asarray(starts(manifold), like)

@@ -83,7 +83,7 @@ class Round(NamedTuple):
     updates: int = 0
 
     def enough(self, tol: float) -> float:
-        """Return the length of a sufficiently short gradient; start or end may be a minimum of f."""
+        """Return the length of a sufficiently short gradient. Start or end may be a minimum of f."""
         return max(tol * max(self.first_norm, self.slope, np.finfo(float).tiny), self.rounding)
 
 

@@ -135,7 +135,8 @@ class Work:
                     f"the {what} of {self.cost._name} is {shown(found)}, and of {point.shape[0]} points it must be "
                     f"an array of shape {tuple(shape)}; return one for each point."
                 )
-        cost, ambient = ns.converted(cost, point, ns.real_type(point)), ns.copied(ns.matched(ambient, point))
+        cost = ns.converted(cost, point, ns.real_type(point))
+        ambient = ns.copied(ns.matched(ambient, point, stays=True))
         gradient = self.manifold.euclidean_to_riemannian_gradient(point, ambient)
         return Stand(point, cost, ambient, gradient, self.dots(point, gradient, gradient))
 

@@ -140,7 +140,7 @@ class Oracle:
     manifold, cost, inner : object
         Those of the problem, and the manifold's inner product.
     dot : callable
-        The inner product on the vectors' device, for numbers that only scale vectors; `brought` transfers others.
+        The inner product on the vectors' device, for numbers that only scale vectors. `brought` transfers others.
     at_once : bool
         Whether numbers are on another device and transferred together, also those of a step (see `trial`).
     carry : callable

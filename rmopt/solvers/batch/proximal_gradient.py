@@ -230,7 +230,7 @@ class ProximalGradient(CheckedValue, Solver):
         return f"rounding: no step lowers the cost, at {found}" if state.stuck else None
 
     def enough(self, state: Stand) -> float:
-        """Return the sufficient stationarity; a start may be a minimum."""
+        """Return the sufficient stationarity. A start may be a minimum."""
         return max(self.tol * state.first, state.rounding)
 
     def conclude(self, result: Result, work: "Smooth", state: Stand) -> Result:

@@ -56,7 +56,7 @@ class Parallel(ScheduledSolver):
         up to `every`, because points diverge most at the beginning. The share is 1 / (`workers` - 1), and at least
         1/4. If `first` is `every` or more, all distances are equal.
     step_factor : float
-        A factor for the solver's step sizes. With many workers the steps of one are diluted in the mean; a number
+        A factor for the solver's step sizes. With many workers the steps of one are diluted in the mean. A number
         slightly below that of the workers compensates for it.
     world : World, optional
         `MPIWorld()` for the processes that ``mpiexec`` started. Defaults to this process alone. In several processes

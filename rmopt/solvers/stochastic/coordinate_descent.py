@@ -45,7 +45,7 @@ class CoordinateDescent(ScheduledSolver):
     tol : float
         Stop when the optimality residual, tested after each pass, is at most this. With 0 only the budget stops. The
         residual is the length of the gradient relative to that of its parts, for each block at its last step, which
-        may be several times less than now; with the hinge it need not vanish. For a cost without known parts
+        may be several times less than now. With the hinge it need not vanish. For a cost without known parts
         (`BlockCost`) it is relative to the block's first gradient: if that is huge, take a smaller value.
     engine : {"auto", "compiled", "reference"}
         "auto" takes the compiled engine if there is one.
@@ -125,7 +125,7 @@ class CoordinateDescent(ScheduledSolver):
         return Converged(f"an optimality residual of {residual:.1e}") if residual <= self.tol else None
 
     def check_end(self, problem: Problem, point: Any) -> str | None:
-        """Return why a run cannot end at a point; at the boundary of the cone it may, with a warning."""
+        """Return why a run cannot end at a point. At the boundary of the cone it may, with a warning."""
         reason = super().check_end(problem, point)
         if reason is not None and isinstance(problem.manifold, PositiveDefinite):
             values = np.linalg.eigvalsh(point)

@@ -151,7 +151,7 @@ class FromDraw(Sampler):
         self.batch_size = integer("batch_size", batch_size, 1)
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
-        """Return the function's terms; the engine checks them."""
+        """Return the function's terms. The engine checks them."""
         return np.atleast_1d(self.function(rng, start, size))
 
 
@@ -168,7 +168,7 @@ def batch_size_of(sampler: Any, batch_size: int | None) -> int:
 
 
 def as_order(order: Any, known: Iterable[str]) -> str | Sampler:
-    """Return the name of an order, or a sampler; a function becomes `FromDraw`."""
+    """Return the name of an order, or a sampler. A function becomes `FromDraw`."""
     if isinstance(order, Sampler):
         return order
     return FromDraw(order) if callable(order) else one_of("order", order, known)
