@@ -25,13 +25,13 @@ ROOMS = {
     "rmopt/checks, testing, interop": 1_625,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_735,
+    "rmopt": 17_755,
     "problems/" + ", ".join(FAMILIES): 5_715,
     "problems/data": 1_710,
-    "problems": 9_813,
+    "problems": 9_833,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 49_020
+ALL_LINES = 49_100
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340
