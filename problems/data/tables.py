@@ -34,7 +34,7 @@ Roles = dict[str, list[str]]
 
 # Names of columns, without case and punctuation, by their meaning.
 KNOWN = {
-    "user": "user userid uid username customer customerid member memberid reader",
+    "user": "user userid uid username customer customerid member memberid reader viewer",
     "item": "item itemid iid movie movieid film filmid product productid book bookid isbn song songid track trackid "
     "artist artistid asin",
     "rating": "rating ratings stars score bookrating overall",
