@@ -198,7 +198,7 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
         | {"behind": gap.mean, "behind_sem": gap.sem, "tried": one.tried} for one, gap in pairs
     ]  # fmt: skip
     winner, *level = [one.kind.label for one, gap in pairs if gap.verdict == "level"]
-    doubt = f"; chance may have put it before {', '.join(level)}" if level else ""
+    doubt = f"; {len(first.cells)} splits leave it level with {', '.join(level)}" if level else ""
     chosen = {one.kind.label: listed(one.best[1]).replace("model__", "") or "none" for one in rivals}
     by = f"Parameters, by folds of the training part of the first of {len(first.cells)} splits"
     notes = [f"\n{winner} is the best{doubt}.", f"{by}: {'; '.join(map(': '.join, chosen.items()))}."]
