@@ -109,10 +109,9 @@ class Result:
         places = [(seen, along) for seen in ("cost", "gradient_norm") for along in ("step", "seconds")]
         for ax, (seen, along) in zip(figure.axes, places, strict=True):
             # Runs that end alike hide each other's lines, but for their dashes.
-            style = ("-", "--", "-.", ":")[len(ax.lines) % 4]
-            ax.plot(*([row[name] for row in self.history] for name in (along, seen)), style, label=label)
-        for ax in figure.axes[2:]:
-            ax.set(yscale="log")
+            line = [row[along] for row in self.history], [row[seen] for row in self.history]
+            ax.plot(*line, ("-", "--", "-.", ":")[len(ax.lines) % 4], label=label)
+            ax.set(yscale="log" if seen != "cost" else "linear")
         figure.axes[0].set(ylabel="cost"), figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
         figure.axes[3].set(xlabel="seconds")
         if label is not None:
