@@ -85,7 +85,7 @@ def serve(where: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
 
     PATH: a folder from rmopt fit or SimilarityIndex.save. Only open folders that you trust.
 
-    Programs can use the address /search?q=TEXT&k=10. Ctrl-C ends the command.
+    Programs can use the address /search?q=TEXT&k=10, see docs/howto/serve.md. Ctrl-C ends the command.
     """
     load("serve", "rmopt.serve")(where, host, port, typer.echo)
 
