@@ -132,7 +132,7 @@ def titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
     called = [name for name in frame if held[name] and meant[name] == "item"]
     ids = [name for name in most if name in called] or most + called
     others = [name for name in frame if name not in ids]
-    named = [name for name in others if meant[name] == "title"] or others
+    named = [name for name in others if meant[name] == "name"] or others
     if len(ids) != 1 or len(named) != 1:
         raise InvalidInputError(
             f"--names {path} must have one column with the items, such as {items[0]!r}, and one with their titles; "
