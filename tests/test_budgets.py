@@ -27,11 +27,11 @@ ROOMS = {
     "rmopt/torch": 500,
     "rmopt": 17_748,
     "problems/" + ", ".join(FAMILIES): 5_715,
-    "problems/data": 1_710,
-    "problems": 9_813,
+    "problems/data": 1_717,
+    "problems": 9_838,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 49_045
+ALL_LINES = 49_090
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340
