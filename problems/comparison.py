@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 import joblib
 import numpy as np
+import pandas as pd
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
@@ -45,7 +46,7 @@ from problems.validation import thread_count
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.files import set_aside
+from rmopt.files import set_aside, write_atomically
 from rmopt.solvers import Recorder, Solver
 from rmopt.solvers.threads import one_blas_thread
 
@@ -90,13 +91,14 @@ def searched(
     score: Callable[..., float],
     folds: Sequence[Any],
     n_jobs: int = 1,
+    say: Callable[[str], object] | None = None,
 ) -> Settings:
     """Return the first point of a grid, which grows past its edges, with the best mean score over folds.
 
     Parameters
     ----------
     run : Run
-        Prints a message if the best is at an edge past which the grid does not grow.
+        Shows the progress.
     label : str
         Of the method.
     grid : sequence of dict
@@ -106,6 +108,8 @@ def searched(
     folds : sequence
     n_jobs : int
         Threads.
+    say : callable, optional
+        Takes the message that the best is at an edge past which the grid does not grow. By default it is printed.
 
     Raises
     ------
@@ -145,7 +149,8 @@ def searched(
         points += further[0]
     best = points[means.argmax()]
     if all(_past(points, points[place]) for place in np.flatnonzero(means == means.max())):
-        run.say(f"{label}: {listed(best)} is the best, at the edge of its grid")
+        about = f"at the edge of its grid, which grows {GROWTHS} times at most"
+        (say or run.say)(f"{label}: {listed(best)} is the best, {about}.")
     return best
 
 
@@ -356,6 +361,7 @@ class Experiment:
     kept: Callable[..., Any] = field(init=False, repr=False)
     ranks: list[int] = field(init=False, repr=False, default_factory=list)
     columns: dict[str, str | None] = field(init=False, repr=False)
+    edges: dict[str, None] = field(init=False, repr=False, default_factory=dict)
 
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
@@ -463,7 +469,13 @@ class Experiment:
             model.fit(part.X[train], part.y[train])
             return float(self.score(model, part.X[test], part.y[test]))
 
-        return {"parameters": searched(self.run, kind.label, kind.grid, score, folds, n_jobs=-1)}
+        return self.searched(self.label(one), kind.grid, score, folds, n_jobs=-1)
+
+    def searched(self, label: str, grid: Any, score: Any, folds: Sequence[Any], n_jobs: int = 1) -> Cell:
+        """Return the `parameters` that `searched` finds, and a sentence if they are at the edge of their grid."""
+        edges: list[str] = []
+        best = searched(self.run, label, grid, score, folds, n_jobs, edges.append)
+        return {"parameters": best, "edges": edges}
 
     def label(self, one: Settings) -> str:
         """Return the label of a row in the table."""
@@ -502,6 +514,12 @@ class Experiment:
         for place, row in enumerate(rows):
             row.cells = cells[place :: len(rows)]
         self.draw(rows)
+        table = pd.DataFrame([
+            {"method": row.label} | {key: n for key, n in (one | cell).items() if isinstance(n, Real | None)}
+            for row in rows
+            for one, cell in zip(row.models, row.cells, strict=True)
+        ])  # fmt: skip
+        write_atomically(run.path("by_seed.csv"), partial(table.to_csv, index=False, mode="wb"))
         claims = self.claims(rows)
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
@@ -512,7 +530,7 @@ class Experiment:
             rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),
+            notes=self.notes(rows) + self._remarks(rows, claims) + [self.toy] * bool(self.toy and fails),
         )
 
     def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
@@ -524,9 +542,20 @@ class Experiment:
         tried = {key: "/".join(dict.fromkeys(str(at.get(key)) for at in kind.grid)) for key in kind.grid[0]}
         for seed in comparison.seeds[: self.seeds if self.select == "each" else 1]:
             found.append(comparison.cell(one | about | {"seed": seed}, self.choose))
+            self.edges |= dict.fromkeys(found[-1].pop("edges", ()))
             chosen = f"{listed(found[-1]['parameters'])} by cross-validation"
             self.run.say(f"{self.label(one)}, seed {seed}: {chosen}, tried first: {listed(tried)}")
         return found if len(found) == self.seeds else found * self.seeds
+
+    def _remarks(self, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
+        """Return each difference of a user's method that no claim names from the first row, and edges of grids."""
+        said = " ".join(claim.claim for claim in claims)
+        return [
+            f"{row.label} less {rows[0].label}, {name}: {Difference.of(row.cells, rows[0].cells, name)}."
+            for row in rows[1:]
+            if row["method"] not in self.known and row.label not in said
+            for name in [*self.columns][:1]
+        ] + [*self.edges]
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """Return the notes below the table: the parameters of each row, and step sizes that were not chosen."""
@@ -596,6 +625,8 @@ class Difference:
     above, +0.090 ± 0.006
     >>> print(Difference(0.12, 0.017, 2))
     level, +0.120 ± 0.017, within the 0.216 that 2 seeds leave open
+    >>> print(Difference(-4e-5, 3.2e-5, 5))
+    level, -0.000040 ± 0.000032, within the 0.000089 that 5 seeds leave open
     """
 
     mean: float
@@ -623,8 +654,10 @@ class Difference:
         return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        shown = f"{self.verdict}, {self.mean:+.3f}" + f" ± {self.sem:.3f}" * (self.count > 1)
-        doubt = f", within the {self.margin:.3f} that {self.count} seeds leave open"
+        # More digits where three would show no error; below them all is rounding.
+        digits = 1 - int(np.floor(np.log10(self.sem))) if 1e-9 < self.sem < 5e-4 else 3
+        shown = f"{self.verdict}, {self.mean:+.{digits}f}" + f" ± {self.sem:.{digits}f}" * (self.count > 1)
+        doubt = f", within the {self.margin:.{digits}f} that {self.count} seeds leave open"
         return shown + doubt if self.verdict == "level" and self.sem > 0.0 else shown
 
 
