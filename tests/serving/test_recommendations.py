@@ -191,7 +191,13 @@ def test_a_page_recommends(model: Any) -> None:
     wanted = model.recommend_to_new(model.row_names_[[3, 8]].tolist(), 4)
     assert [(result["name"], result["score"]) for result in likes] == wanted
     row = likes[0]["row"]
-    assert [*likes[0]["links"].values()] == [[("like", row)], [("likes", 3), ("likes", 8), ("likes", row)]]
+    kept = [("likes", 3), ("likes", 8)]
+    assert [*likes[0]["links"].values()] == [[("like", row), *kept], [*kept, ("likes", row)]]
+    # What is liked stays so at the next search.
+    named = find("q=film+2&likes=3&likes=8")
+    assert named.results[0]["name"] == "Film 2"
+    assert named.results[0]["links"]["I like this too"][:2] == kept
+    assert named.kept == kept
     alike = find("like=3", 2).results
     assert [(result["name"], result["score"]) for result in alike] == model.similar(model.row_names_[3], 2)
     assert find("q=film+2").results[0]["name"] == "Film 2"
