@@ -72,9 +72,10 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
         run.say("The values are counts, or all equal: lists of ten are measured.")
         lists = [COMPLETERS[name] for name in ("popular", "neighbors", "implicit")]
         return *entries(bundle), lists, given, "ndcg", None, splitter, keep
+    sampled = crossed(implicit=(False, True), rank=(5, 10, 20, 30))
     kinds = [Method("users and items alone", BiasedALS(0), crossed(lam_effects=(1.0, 2.0, 3.0, 5.0, 10.0, 20.0))),
              Method("BiasedALS", BiasedALS(), crossed(rank=(5, 10, 20, 40), lam=(0.4, 0.6, 0.9, 1.3, 2.0))),
-             Method("BayesianCompletion", BayesianCompletion(), crossed(rank=(5, 10, 20, 30)))]  # fmt: skip
+             Method("BayesianCompletion", BayesianCompletion(), sampled)]  # fmt: skip
     given["limits"] = bundle.limits
     return *entries(bundle), kinds, given, "rmse", "neg_root_mean_squared_error", splitter, keep
 

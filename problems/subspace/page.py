@@ -107,6 +107,8 @@ class ItemSearch(Searcher):
             row = self._rows[name]
             links = {"similar": [("like", row), *kept], label: [*kept, ("likes", row)]}
             result = {"row": row, "name": name, "links": links}
+            if hasattr(self.model, "row_ids_"):
+                result["id"] = self.model.row_ids_[row]
             result |= dict(zip(("score", "std"), scores, strict=False))
             likeness = self._alike[list(seen)] @ self._alike[row]
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
