@@ -34,6 +34,7 @@ from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.similarity import experiment as similarity
 from problems.subspace import BayesianCompletion, BiasedALS, EntryKFold, entries
 from problems.subspace.experiment import METHODS as COMPLETERS
+from problems.subspace.recommendations import titled
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
@@ -137,7 +138,7 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
 CONTESTS: dict[type, Any] = {Ratings: ratings, ClassBundle: samples, MultilabelBundle: samples}
 
 
-def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Outcome:
+def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None, names: Any = None) -> Outcome:
     """Tune and measure all rivals within some minutes, and write the winner.
 
     Parameters
@@ -150,8 +151,11 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
         measured on two splits, even beyond this time.
     data_home : Path, optional
         The folder of registered data sets.
+    names : Path, optional
+        A file with the titles of items, for ratings.
     """
-    begun, bundle = perf_counter(), loaded(run, file, data_home, Bundle)
+    begun, bundle = perf_counter(), loaded(run, file, data_home, Ratings if names else Bundle)
+    bundle = titled(run, bundle, names) if names else bundle
     if type(bundle) not in CONTESTS:
         raise InvalidInputError(f"{bundle.source} holds {bundle.holds}: no rivals are known; see rmopt data.")
     X, y, kinds, given, measure, scoring, splitter, keep = CONTESTS[type(bundle)](bundle, run, file)

@@ -76,7 +76,7 @@ def completion(
     # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
-    ratings = ratings if names is None else _titled(run, ratings, names)
+    ratings = ratings if names is None else titled(run, ratings, names)
     for note in ratings.zeros():
         run.say(note)
     if model != "implicit" and ratings.values.min() == ratings.values.max():
@@ -122,7 +122,7 @@ def completion(
     return Outcome(ratings.source, about, rows, headings=HEADINGS, notes=[shown])
 
 
-def _titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
+def titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
     """Return ratings whose items have their names in a file, in the column called title, or the only other one."""
     frame = read_file(path).frame.astype(str).apply(lambda column: column.str.strip())
     items = pd.Series(range(ratings.shape[0]) if ratings.row_names is None else ratings.row_names).astype(str)
@@ -132,7 +132,7 @@ def _titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
     called = [name for name in frame if held[name] and meant[name] == "item"]
     ids = [name for name in most if name in called] or most + called
     others = [name for name in frame if name not in ids]
-    named = [name for name in others if meant[name] == "title"] or others
+    named = [name for name in others if meant[name] == "name"] or others
     if len(ids) != 1 or len(named) != 1:
         raise InvalidInputError(
             f"--names {path} must have one column with the items, such as {items[0]!r}, and one with their titles; "
