@@ -1,6 +1,7 @@
 """Workers that learn one model, in the processes that ``mpiexec`` started: what tests of `Parallel` run.
 
-``python workers_by_mpi.py OUT STEPS [CHECKPOINT]``; each process makes the data of its own workers alone.
+``python workers_by_mpi.py OUT STEPS[,STEPS…] [CHECKPOINT]``: the last of so long runs is kept. Each process makes the
+data of its own workers alone.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ def learned(steps: int, world: Any = None, path: Path | None = None) -> Any:
 
 if __name__ == "__main__":
     world = MPIWorld()
-    found = learned(int(sys.argv[2]), world, Path(sys.argv[3]) if sys.argv[3:] else None)
+    for steps in map(int, sys.argv[2].split(",")):
+        found = learned(steps, world, Path(sys.argv[3]) if sys.argv[3:] else None)
     if world.rank == 0:
         np.savez(sys.argv[1], updates=found.updates, **vars(found.point))

@@ -1,24 +1,25 @@
 """Laws of costs, their gradients and their Hessians."""
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.checks.geometry import start_at, written
 from rmopt.checks.laws import Check, Law, along_several, hold, law, slope_check
-from rmopt.core.ambient import Array, dense
+from rmopt.core.ambient import Array, applied, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
 from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import Manifold
-from rmopt.core.points import coarseness_of, in_precision
+from rmopt.core.points import arrays_of, as_like, coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.tensors import TuckerPoint, multiplied
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
-from rmopt.namespaces import adjoint, is_complex
 
 # Sums over data in different orders.
 SUMS = 1e-10
@@ -140,7 +141,7 @@ def _taylor(problem: Problem, x: Any, v: Any, second: bool = False) -> list[Chec
     slope = manifold.inner_product(x, gradient, v)
     bend = 0.5 * manifold.inner_product(x, problem.riemannian_hessian(x, v), v) if second else 0.0
     move = _straight(manifold) if second else manifold.retraction
-    start, direction, power = _line(manifold, x, v)
+    start, direction, power = _line(problem, x, v)
     value = problem.real(cost.value(start))
 
     def error(t: float) -> float:
@@ -155,11 +156,9 @@ def _taylor(problem: Problem, x: Any, v: Any, second: bool = False) -> list[Chec
     else:
         cause = "a factor, a sign or a part that is missing in `gradient`; or a kink near this point"
         taylor = Law("gradient", "the Taylor error of first order", cause, 2.0, error)
-    ambient, claim = problem.gradient(x), bend if second else slope
-    if not isinstance(ambient, np.ndarray):
-        ambient = ambient @ np.random.default_rng(0).standard_normal((ambient.shape[-1], 2))
+    claim, probe = bend if second else slope, _probe(problem.gradient(x), x, np.random.default_rng(0))
     # A derivative that is zero up to the rounding of the ambient gradient predicts nothing.
-    if not abs(claim) > 1e-12 * float(np.linalg.norm(ambient)) * coarseness_of(x):
+    if not abs(claim) > 1e-12 * float(np.linalg.norm(_probed(problem.gradient(x), probe))) * coarseness_of(x):
         claim = 0.0
     return [slope_check(taylor, _subject(problem), abs(value) + abs(slope), coarseness_of(x), power, claim)]
 
@@ -175,17 +174,20 @@ def _constraints(problem: Problem) -> list[Problem]:
     return [Problem(problem.manifold, one) for several in problem.constraints for one in several]
 
 
-def _line(manifold: Manifold, x: Any, xi: Any) -> tuple[Any, Any, int]:
+def _line(problem: Problem, x: Any, xi: Any) -> tuple[Any, Any, int]:
     """Return the start and velocity of a curve in double precision, and the growth of its errors with the step.
 
     Values along the curve of a point in single precision would drown in rounding. For the law of a derivative only
-    the step's share is rounded.
+    the step's share is rounded. A cost of single data may refuse double points, and gets the curve as it is.
     """
-    if coarseness_of(x) == 1.0:
-        return x, xi, 0
-    exact, along = in_precision(x, float), in_precision(xi, float)
-    # A rounded point is off the manifold by a rounding.
-    return manifold.retraction(exact, along * 0.0), along, 1
+    if coarseness_of(x) > 1.0:
+        exact, along = in_precision(x, float), in_precision(xi, float)
+        # A rounded point is off the manifold by a rounding.
+        start = problem.manifold.retraction(exact, along * 0.0)
+        with suppress(Exception):
+            problem.cost.value(start)
+            return start, along, 1
+    return x, xi, 0
 
 
 def _straight(manifold: Manifold) -> Any:
@@ -208,15 +210,15 @@ class _Cost:
         self.cost: Any = problem.cost
         self.gradient = problem.gradient(x)
         # Sizes are also those of another point, because at a minimum there is only rounding.
-        other = problem.manifold.random_point(rng)
+        other = as_like(problem.manifold.random_point(rng), x)
         self.value_size = max(abs(self.cost.value(x)), abs(self.cost.value(other)), np.finfo(float).tiny)
         # Operators are never formed: they may be large.
-        self.probe = rng.standard_normal((self.gradient.shape[-1], 2))
+        self.probe = _probe(self.gradient, x, rng)
         self.size = np.linalg.norm(self.seen(problem.gradient(other)))
 
     def seen(self, ambient: Any) -> Array:
         """Return the probed numbers of an ambient gradient."""
-        return ambient if isinstance(ambient, np.ndarray) and ambient.ndim != 2 else ambient @ self.probe
+        return _probed(ambient, self.probe)
 
     def seen_of(self, terms: Array) -> Array:
         """Return the probed numbers of the gradient of some terms."""
@@ -261,10 +263,11 @@ def _purity(at: _Cost) -> float:
 @law(COST, "the gradient's `T` is another operator", SUMS)
 def _transposed_gradient(at: _Cost) -> float | None:
     """Uᵀ(G v) = (Gᵀu)ᵀv."""
-    if isinstance(at.gradient, np.ndarray) or len(at.gradient.shape) != 2:
+    if ns.is_array(at.gradient) or len(at.gradient.shape) != 2:
         return None
-    left = at.rng.standard_normal((at.gradient.shape[0], 2))
-    return at.gap(left.T @ (at.gradient @ at.probe), (at.gradient.T @ left).T @ at.probe)
+    left = _probe(at.gradient.T, at.x, at.rng)
+    there, back = left.T @ applied(at.gradient, at.probe), applied(at.gradient.T, left).T @ at.probe
+    return at.gap(ns.to_numpy(there), ns.to_numpy(back))
 
 
 @law(COST, "the cost depends on the basis or the factors of a point", 1e-08)
@@ -405,11 +408,11 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     """Return the same point in another basis or other factors, or None if it has only one form."""
     if isinstance(x, LowRankPoint):
         P, Q = (_turn(x.rank, rng, x.U) for _ in range(2))
-        return LowRankPoint(x.U @ P, adjoint(P) @ x.S @ Q, x.V @ Q)
+        return LowRankPoint(x.U @ P, ns.adjoint(P) @ x.S @ Q, x.V @ Q)
     if isinstance(x, PSDPoint):
         P = _turn(x.rank, rng, x.Q)
-        core = adjoint(P) @ x.S @ P
-        return PSDPoint(x.Q @ P, 0.5 * (core + adjoint(core)))
+        core = ns.adjoint(P) @ x.S @ P
+        return PSDPoint(x.Q @ P, 0.5 * (core + ns.adjoint(core)))
     if isinstance(x, TuckerPoint):
         turns = [_turn(k, rng, x.core) for k in x.ranks]
         core = multiplied(x.core, [turn.T for turn in turns])
@@ -418,16 +421,29 @@ def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
         return x @ _turn(x.shape[1], rng, x)
     if manifold.knows("exp"):
         # There and back: a quotient ends in another form of the point, other manifolds in the same one.
-        y = manifold.random_point(rng)
+        y = as_like(manifold.random_point(rng), x)
         return manifold.exp(y, manifold.log(y, x))
     return None
 
 
 def _turn(k: int, rng: np.random.Generator, like: Array) -> Array:
     """Return a random orthogonal or unitary matrix of the field of an array, or −1 for one real dimension."""
-    if is_complex(like):
-        return np.linalg.qr(rng.standard_normal((k, k)) + 1j * rng.standard_normal((k, k)))[0]
-    return np.linalg.qr(rng.standard_normal((k, k)))[0] if k > 1 else -np.eye(1)
+    drawn = rng.standard_normal((k, k))
+    if ns.is_complex(like):
+        drawn = drawn + 1j * rng.standard_normal((k, k))
+    elif k == 1:
+        return -ns.eye(1, like)
+    return ns.matched(np.linalg.qr(drawn)[0], like)
+
+
+def _probe(ambient: Any, x: Any, rng: np.random.Generator) -> Array:
+    """Return two random columns that an ambient gradient at a point can multiply."""
+    return ns.matched(rng.standard_normal((ambient.shape[-1], 2)), arrays_of(x)[0])
+
+
+def _probed(ambient: Any, probe: Array) -> np.ndarray:
+    """Return the numbers of an ambient gradient, or those of its product with a probe, which takes little memory."""
+    return ns.to_numpy(ambient if ns.is_array(ambient) and ambient.ndim != 2 else applied(ambient, probe))
 
 
 # Hessians: (problem, x, ξ, η, Hξ)

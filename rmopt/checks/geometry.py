@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rmopt import namespaces as ns
 from rmopt.checks.laws import ROUNDING, Check, Law, along_several, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance
@@ -17,7 +18,6 @@ from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
-from rmopt.namespaces import adjoint, is_complex, real_dot, real_type
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
 GEODESIC = 1e-9
@@ -140,8 +140,10 @@ def _end(retraction: Retraction, manifold: Manifold, x: Any, xi: Any, *t: float)
 def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
     """Return a given point, checked, or by default a random one."""
     instance("manifold", manifold, Manifold, "a Manifold of rmopt")
+    # Drawn in any case: directions by the numbers of a given point, of the same seed, would depend on it.
+    drawn = manifold.random_point(rng)
     if point is None:
-        return manifold.random_point(rng)
+        return drawn
     if (reason := manifold.check_point(point)) is not None:
         raise InvalidInputError(f"point is not on {manifold}: {reason}.")
     return point
@@ -161,7 +163,7 @@ class _Tangents:
         self.y = self.another()
         self.a, self.b = (manifold.random_tangent_vector(self.x, rng) for _ in range(2))
         self.shape = tuple(manifold.embed_point(self.x).shape)
-        self.is_complex = any(map(is_complex, arrays_of(self.x)))
+        self.is_complex = any(map(ns.is_complex, arrays_of(self.x)))
         self.Z, self.Y = self.drawn(self.shape), self.drawn(self.shape)
         self.z = self.another()
         # Well inside the injectivity radius; of many probabilities one is so small that it vanishes before.
@@ -174,7 +176,7 @@ class _Tangents:
 
     def another(self) -> Any:
         """Return a random point in the precision of the first one."""
-        return in_precision(self.manifold.random_point(self.rng), real_type(*arrays_of(self.x)))
+        return in_precision(self.manifold.random_point(self.rng), ns.real_type(*arrays_of(self.x)))
 
     def drawn(self, shape: Any) -> Array:
         """Return standard normal numbers of the field of the point."""
@@ -213,7 +215,7 @@ def _points(at: _Tangents) -> Any:
 
     def taken() -> bool:
         moved = [array + 0.05 * np.abs(array).max() * at.drawn(array.shape) for array in arrays]
-        point = in_precision(rebuilt(at.x, moved), real_type(*arrays))
+        point = in_precision(rebuilt(at.x, moved), ns.real_type(*arrays))
         if at.manifold.check_point(point) is not None:
             return False
         # In the total space of a quotient every array has its own horizontal space.
@@ -271,10 +273,10 @@ def _manifold_purity(at: _Tangents) -> float:
 def written(calls: Sequence[tuple[Any, ...]]) -> float:
     """Return 1 if one of some functions writes into its arguments, and else 0."""
     arguments = [given for _, *given in calls]
-    before = [array.copy() for array in arrays_of(arguments)]
+    before = [ns.copied(array) for array in arrays_of(arguments)]
     for call, *given in calls:
         call(*given)
-    return float(not all(map(np.array_equal, before, arrays_of(arguments))))
+    return float(not all(map(ns.same, before, arrays_of(arguments))))
 
 
 @law(MANIFOLD, "`dim`, or a projection that keeps too much or too little", 0.0)
@@ -300,7 +302,7 @@ def _projection(at: _Tangents) -> float:
 def _orthogonality(at: _Tangents) -> float | None:
     """⟨PZ, Y⟩ = ⟨Z, PY⟩ in the ambient space, or by an inner_product that takes ambient arrays."""
     Z, Y, PZ, PY = at.Z, at.Y, at.embed(at.project(at.Z)), at.embed(at.project(at.Y))
-    error = abs(real_dot(PZ, Y) - real_dot(Z, PY)) / (np.linalg.norm(Z) * np.linalg.norm(Y))
+    error = abs(ns.real_dot(PZ, Y) - ns.real_dot(Z, PY)) / (np.linalg.norm(Z) * np.linalg.norm(Y))
     if isinstance(at.a, Parts) and error > ROUNDING * at.coarseness:
         # Each part may do this differently.
         return None
@@ -316,7 +318,7 @@ def _orthogonality(at: _Tangents) -> float | None:
 def _duality(at: _Tangents) -> float:
     """⟨a, gradient for Z⟩ = ⟨a, Z⟩ in the ambient space."""
     gradient = at.manifold.euclidean_to_riemannian_gradient(at.x, at.Z)
-    error = abs(at.inner(at.x, at.a, gradient) - float(real_dot(at.embed(at.a), at.Z)))
+    error = abs(at.inner(at.x, at.a, gradient) - float(ns.real_dot(at.embed(at.a), at.Z)))
     # At large points ambient vectors of length 1 are long.
     return error / max(1.0, float(np.linalg.norm(at.embed(at.a))))
 
@@ -340,7 +342,7 @@ def _tangency(at: _Tangents) -> float:
 @law(MANIFOLD, "the arithmetic of tangent vectors, numpy's without `__array_ufunc__ = None`; or zero_vector")
 def _linearity(at: _Tangents) -> float:
     """Tangent vectors and their embedding add and scale, and zero_vector adds nothing."""
-    two = real_type(*arrays_of(at.x)).type(2.0)
+    two = ns.real_type(*arrays_of(at.x)).type(2.0)
     back = at.gap((at.a + two * at.b) - at.b * 2.0, at.a)
     back += at.gap(-at.a, at.a * -2.0 + at.a)
     back += at.gap(at.a / two, at.a * 0.5)
@@ -384,11 +386,11 @@ def _curvature(at: _Tangents) -> float | None:
     V, W = at.drawn((2, rows, min(rows, 20))) / rows**0.5
 
     def gradient(X: Any) -> Array:
-        return V @ (adjoint(V) @ (X := dense(X))) - W @ (adjoint(W) @ X)
+        return V @ (ns.adjoint(V) @ (X := dense(X))) - W @ (ns.adjoint(W) @ X)
 
     def value(t: float) -> float:
         X = dense(manifold.embed_point(manifold.retraction(x, a * t)))
-        return 0.5 * float(real_dot(X, gradient(X)))
+        return 0.5 * float(ns.real_dot(X, gradient(X)))
 
     G = gradient(manifold.embed_point(x))
     of_a, of_b = (manifold.euclidean_to_riemannian_hessian(x, G, gradient(at.embed(v)), v) for v in (a, b))
@@ -481,7 +483,7 @@ def _blocks(at: _Tangents) -> float | None:
         of_A, of_B = (at.embed(manifold.block_of(part, block)) for part in (A, B))
         again, tangent = at.embed(manifold.block_of(of_A, block)), at.embed(at.project(of_A))
         error = max(error, float(np.abs(again - of_A).max()), float(np.abs(tangent - of_A).max()))
-        error = max(error, abs(float(real_dot(of_A, B) - real_dot(A, of_B))))
+        error = max(error, abs(float(ns.real_dot(of_A, B) - ns.real_dot(A, of_B))))
     # Blocks may overlap, so the part outside all of them is found by removing them one by one, repeatedly.
     for _ in range(20):
         for block in range(manifold.n_blocks):
@@ -525,6 +527,12 @@ class _Curves:
 
     def __call__(self, xi: Any, t: float) -> Any:
         return _end(self.retraction, self.manifold, self.x, xi, t)
+
+
+@law(RETRACTION, "random numbers in a call; draw them once, from a seed", 1e-10)
+def _repetition(at: _Curves) -> float:
+    """R(x, ξ, t) is the same in each call."""
+    return max(_apart(at.manifold, at(xi, 0.01), at(xi, 0.01)) for xi in at.directions)
 
 
 @law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
@@ -594,7 +602,7 @@ def difference_step(coarseness: float) -> float:
 
 def _reals(array: Array) -> Array:
     """Return real and imaginary parts side by side, or a real array unchanged."""
-    return np.stack([array.real, array.imag]) if is_complex(array) else array
+    return np.stack([array.real, array.imag]) if ns.is_complex(array) else array
 
 
 def _other_types(x: Any, made: dict[str, Any]) -> str | None:

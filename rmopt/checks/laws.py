@@ -163,7 +163,9 @@ def slope_check(
         rounding = 5e-14 * scale
         if coarseness > 1.0:
             seen = float((errors / grown)[steps < 1e-4].max())
-            rounding = max(10.0 * seen, (1e-17 if power else 5e-16) * coarseness * scale)
+            # A wrong part that grows like rounding is larger.
+            seen = min(10.0 * seen, 2e-13 * coarseness * scale)
+            rounding = max(seen, (1e-17 if power else 5e-16) * coarseness * scale)
 
         def fitted(errors: Array) -> float:
             clear = first + np.flatnonzero((errors / grown)[first:] > rounding)

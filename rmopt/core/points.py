@@ -115,7 +115,9 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     held = [leaf for leaf in leaves if ns.is_array(leaf) and ns.numbers_of(leaf).kind in "fc"]
     kind = (ns.real_type(*held) if held else float) if dtype is None else dtype
     if kind not in (np.float32, np.float64, float, "float32", "float64"):
-        raise InvalidInputError(f"dtype = {shown(dtype)} must be np.float32 or np.float64.")
+        raise InvalidInputError(
+            f"dtype = {shown(dtype)} must be np.float32 or np.float64, for complex numbers too."
+        )
     wanted = {"f": np.dtype(kind), "c": np.result_type(kind, np.complex64)}
     if all([ns.numbers_of(leaf) == wanted[ns.numbers_of(leaf).kind] for leaf in held]):
         return point

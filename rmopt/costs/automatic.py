@@ -192,15 +192,16 @@ class AutomaticCost(Cost):
         return along
 
     def _taken(self, point: Any) -> forms.Form:
-        """Return the form of a point, and probe the function once for each form."""
+        """Return the form of a point, and probe the function once for each form and each type of numbers."""
         form = forms.form_of(point)
-        if form not in self._known.probed:
+        kind = form, forms.flat_of(point)[0].dtype
+        if kind not in self._known.probed:
             if isinstance(point, Parts | TensorPoint) and not self._takes(len(point.parts)):
                 raise InvalidInputError(
                     f"{self._name} must take one argument for each of the {len(point.parts)} parts of a point."
                 )
             self._probe(form, point)
-            self._known.probed.add(form)
+            self._known.probed.add(kind)
         return form
 
     @cached_property
@@ -336,7 +337,9 @@ class AutomaticCost(Cost):
             value = at(flat)
         except RuntimeError as error:
             if "type" in str(error):
-                error.add_note(f"Points are {flat[0].dtype}; make data so, or start at a point like them.")
+                error.add_note(
+                    f"Points are {flat[0].dtype}; make data so, or give random_point(0, like=data)."
+                )
             raise
         if forms.MATRIX not in forms.kinds_in(form):
             return

@@ -60,7 +60,7 @@ class Recorder:
         ratio: float = 2.0,
         at: Iterable[int] | None = None,
         progress: bool = False,
-        description: str = "training",
+        description: str = "run",
     ) -> None:
         self.metrics = dict(
             instance(
@@ -96,7 +96,7 @@ class Recorder:
         """Add a row: the run's own observations, and the metrics at a point."""
         if self._bar is not None:
             texts = (
-                f"{name.replace('_', ' ')} {value:.6g}" for name, value in row.items() if name not in OWN
+                f"{name.replace('_', ' ')} {value:.4g}" for name, value in row.items() if name not in OWN
             )
             self._bar.note(", ".join(texts))
         for name, metric in self.metrics.items():

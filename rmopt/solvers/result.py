@@ -108,9 +108,10 @@ class Result:
             figure.subplots(2, 2, sharex="col", sharey="row")
         places = [(seen, along) for seen in ("cost", "gradient_norm") for along in ("step", "seconds")]
         for ax, (seen, along) in zip(figure.axes, places, strict=True):
-            ax.plot([row[along] for row in self.history], [row[seen] for row in self.history], label=label)
-        for ax in figure.axes[2:]:
-            ax.set(yscale="log")
+            # Runs that end alike hide each other's lines, but for their dashes.
+            line = [row[along] for row in self.history], [row[seen] for row in self.history]
+            ax.plot(*line, ("-", "--", "-.", ":")[len(ax.lines) % 4], label=label)
+            ax.set(yscale="log" if seen != "cost" else "linear")
         figure.axes[0].set(ylabel="cost"), figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
         figure.axes[3].set(xlabel="seconds")
         if label is not None:

@@ -152,7 +152,7 @@ def test_the_template_of_the_docs_takes_part(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stderr) == (0, "")
     assert "order 2 of CholeskyQR()" in checked.stdout
     assert "Hessian of Spread" in checked.stdout
-    options = "--methods cosine,subspace --seeds 1 --select none --json --out here"
+    options = "--data digits --methods cosine,subspace --seeds 1 --select none --json --out here"
     ran = rmopt(site, tmp_path, "run", "similarity", *options.split())
     rows = {row["method"]: row["map"] for row in json.loads(ran.stdout)["rows"]}
     assert rows["subspace"] > rows["cosine"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,11 +22,9 @@ METHODS = ("--methods", "cosine,naive-gd,pa,loreta")
 DIGITS = ("similarity", "--data", "digits", "--seeds", "1", "--select", "none", "--rank", "6", *METHODS)
 
 
-def test_the_default_data_in_a_process_of_their_own(tmp_path: Path) -> None:
+def test_the_default_data(tmp_path: Path, rmopt_run: Command) -> None:
     words = "--triplets 4000 --rank 6 --seeds 2 --select none --out"
-    options = (*words.split(), str(tmp_path))
-    command = [sys.executable, "-m", "rmopt.cli", "run", "similarity", *METHODS, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = rmopt_run("similarity", *METHODS, *words.split(), str(tmp_path))
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     assert "\x1b" not in done.stdout
     assert "holds: (not in the paper) LORETA-1 is above cosine" in done.stdout

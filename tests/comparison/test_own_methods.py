@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from importlib.metadata import EntryPoint, EntryPoints, version
 from pathlib import Path
 from types import SimpleNamespace
@@ -574,12 +575,22 @@ def test_a_method_of_a_file_finds_modules_beside_it(tmp_path: Path) -> None:
 
 
 PARTS = """
+from rmopt.core import Retraction
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD
 
 
 class Mine(type(FIXED_RANK_RETRACTIONS["orthographic"])):
     pass
+
+
+class Half(Mine):
+    def __call__(self, manifold, point, tangent, t=1.0):
+        return super().__call__(manifold, point, tangent, 0.5 * t)
+
+
+class Bare(Retraction):
+    __call__ = Half.__call__
 
 
 class Steps(SGD):
@@ -603,12 +614,23 @@ def test_own_retractions_and_solvers_are_compared(call: Callable[..., Any], tmp_
     } <= {*claims}
     steps = call("similarity", method=[], seeds=1, compare=f"solver=loreta,{tmp_path / 'parts.py'}:Steps")
     assert steps.rows[1]["map"] == steps.rows[2]["map"] == found["LORETA-1, second-order"]
+    for name, sentence in (
+        ("Half", r"Half breaks a law.* FAILED rigidity of"),
+        ("Bare", r"Bare\(\) has no order; write"),
+    ):
+        with pytest.raises(InvalidInputError, match=sentence):
+            call("similarity", method=[], compare=f"retraction={tmp_path / 'parts.py'}:{name}")
     with pytest.raises(InvalidInputError, match="the class of a solver"):
         call("similarity", method=[], compare="solver=loreta,adam")
 
 
-def test_failing_claims_on_toy_data_have_a_reason(run: Run) -> None:
-    toy = Similarity(methods="svm,loreta", select="none", seeds=1, triplets=200, rank="2")
-    outcome = toy(run)
-    assert [claim.reproduced for claim in outcome.claims] == [False]
-    assert "scipy's documentation" in outcome.notes[-1]
+def test_failing_claims_on_toy_data_have_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = Similarity(data="digits", methods="svm,loreta", select="none", seeds=1, triplets=30, rank="2")
+    told = []
+    # Digits are read more quickly than the default data.
+    for default in ("scipy-docs", "digits"):
+        monkeypatch.setattr(fields(Similarity)[0], "default", default)
+        outcome = few(Undrawn("toy", 0, tmp_path, quiet=True))
+        assert [claim.reproduced for claim in outcome.claims] == [False]
+        told.append(outcome.notes[-1:] == [Similarity.toy])
+    assert told == [False, True]

@@ -27,7 +27,16 @@ from rmopt.checks import check_gradient, check_hessian
 from rmopt.core import Factored, LowRankPoint, Parts
 from rmopt.core.low_rank import PSDPoint
 from rmopt.interop import from_pymanopt
-from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Power, Product, PSDFixedRank, Sphere
+from rmopt.manifolds import (
+    Euclidean,
+    FixedRankEmbedded,
+    Grassmann,
+    Power,
+    Product,
+    PSDFixedRank,
+    Sphere,
+    Stiefel,
+)
 from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
 
 N, M, K = 12, 9, 3
@@ -385,9 +394,9 @@ def test_steps_from_a_tensor_that_is_recorded_are_not_recorded() -> None:
     assert start.grad is None
 
 
-def by_hand(value: Callable[[Any], Any], gradient: Callable[[Any], Any]) -> Problem:
+def by_hand(value: Callable[[Any], Any], gradient: Callable[[Any], Any], manifold: Any = None) -> Problem:
     methods = {"value": lambda _, x: value(x), "gradient": lambda _, x: gradient(x)}
-    return Problem(Euclidean(4), type("ByHand", (rmopt.core.Cost,), methods)())
+    return Problem(manifold or Euclidean(4), type("ByHand", (rmopt.core.Cost,), methods)())
 
 
 @pytest.mark.parametrize("place", ["torch", "jax.numpy"])
@@ -474,10 +483,21 @@ def test_errors_of_the_function_itself_stay_what_they_are(library: str) -> None:
 
 def test_torch_data_in_another_precision_are_named() -> None:
     torch = pytest.importorskip("torch")
-    data = torch.ones((3, 3))
+    data, manifold = torch.ones((3, 3)), Stiefel(3, 2)
+    problem = Problem(manifold, rmopt.torch_cost(lambda x: torch.sum((data @ x) ** 2 * x)))
+    assert check_gradient(problem, point=manifold.random_point(0, like=data))
     with pytest.raises(RuntimeError) as said:
-        rmopt.torch_cost(lambda x: torch.sum(data @ x)).gradient(np.ones(3))
+        check_gradient(problem)
     assert said.value.__notes__[0].startswith("Points are float64; make data so")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_wrong_factors_are_seen_along_directions_that_are_not_of_the_seed_of_the_point(dtype: Any) -> None:
+    A, manifold = np.diag(np.arange(8.0)), Stiefel(8, 3)
+    for factor in (2.0, 1.5):
+        values, slopes = (lambda x: (x * (A @ x)).sum()), (lambda x, factor=factor: factor * (A @ x))
+        problem = by_hand(values, slopes, manifold)
+        assert bool(check_gradient(problem, point=manifold.random_point(0), dtype=dtype)) is (factor == 2.0)
 
 
 def test_torch_differentiates_where_that_is_switched_off() -> None:
