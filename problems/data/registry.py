@@ -150,10 +150,9 @@ def read_texts(
     note_unused(table, roles)
     for note in table.notes * (say is not None):
         say(f"{table.name}: {note}")
-    texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
-    if "name" in roles:
-        return texts, classes, table.frame[roles["name"][0]].astype(str).tolist()
-    return texts, classes, [f"{table.name}, row {number}" for number in range(1, len(texts) + 1)]
+    found = {role: table.frame[names[0]].astype(str).tolist() for role, names in roles.items()}
+    rows = [f"{table.name}, row {number}" for number in range(1, len(table.frame) + 1)]
+    return found["text"], found["label"], found.get("name", rows)
 
 
 def data_folder(data_home: Path | str | None = None) -> Path:

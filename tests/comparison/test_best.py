@@ -19,9 +19,9 @@ from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 
-def run_on(folder: Path, file: Path | str, **how: Any) -> Outcome:
+def run_on(folder: Path, file: Path | str, minutes: float = 0.0, **how: Any) -> Outcome:
     """Compare; in no time each rival is tried once, and measured on two splits."""
-    return best(Run("best", 0, folder, quiet=True), str(file), 0.0, **how)
+    return best(Run("best", 0, folder, quiet=True), str(file), minutes, **how)
 
 
 def winners(outcome: Outcome) -> set[Any]:
