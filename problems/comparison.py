@@ -54,6 +54,8 @@ from rmopt.solvers.threads import one_blas_thread
 CHANCE = 0.05
 # How often a grid grows past an edge.
 GROWTHS = 4
+# Results and settings that are no numbers.
+NOT_BY_SEED = ("code", "file", "variant", "how", "parameters", "curve", "pixels")
 # Options that affect no number.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -91,14 +93,13 @@ def searched(
     score: Callable[..., float],
     folds: Sequence[Any],
     n_jobs: int = 1,
-    say: Callable[[str], object] | None = None,
 ) -> Settings:
     """Return the first point of a grid, which grows past its edges, with the best mean score over folds.
 
     Parameters
     ----------
     run : Run
-        Shows the progress.
+        Prints a message if the best is at an edge past which the grid does not grow.
     label : str
         Of the method.
     grid : sequence of dict
@@ -108,8 +109,6 @@ def searched(
     folds : sequence
     n_jobs : int
         Threads.
-    say : callable, optional
-        Takes the message that the best is at an edge past which the grid does not grow. By default it is printed.
 
     Raises
     ------
@@ -150,7 +149,7 @@ def searched(
     best = points[means.argmax()]
     if all(_past(points, points[place]) for place in np.flatnonzero(means == means.max())):
         about = f"at the edge of its grid, which grows {GROWTHS} times at most"
-        (say or run.say)(f"{label}: {listed(best)} is the best, {about}.")
+        run.say(f"{label}: {listed(best)} is the best, {about}.")
     return best
 
 
@@ -361,7 +360,6 @@ class Experiment:
     kept: Callable[..., Any] = field(init=False, repr=False)
     ranks: list[int] = field(init=False, repr=False, default_factory=list)
     columns: dict[str, str | None] = field(init=False, repr=False)
-    edges: dict[str, None] = field(init=False, repr=False, default_factory=dict)
 
     name: ClassVar[str]
     known: ClassVar[Mapping[str, Method]]
@@ -469,13 +467,7 @@ class Experiment:
             model.fit(part.X[train], part.y[train])
             return float(self.score(model, part.X[test], part.y[test]))
 
-        return self.searched(self.label(one), kind.grid, score, folds, n_jobs=-1)
-
-    def searched(self, label: str, grid: Any, score: Any, folds: Sequence[Any], n_jobs: int = 1) -> Cell:
-        """Return the `parameters` that `searched` finds, and a sentence if they are at the edge of their grid."""
-        edges: list[str] = []
-        best = searched(self.run, label, grid, score, folds, n_jobs, edges.append)
-        return {"parameters": best, "edges": edges}
+        return {"parameters": searched(self.run, kind.label, kind.grid, score, folds, n_jobs=-1)}
 
     def label(self, one: Settings) -> str:
         """Return the label of a row in the table."""
@@ -514,13 +506,20 @@ class Experiment:
         for place, row in enumerate(rows):
             row.cells = cells[place :: len(rows)]
         self.draw(rows)
-        table = pd.DataFrame([
-            {"method": row.label} | {key: n for key, n in (one | cell).items() if isinstance(n, Real | None)}
+        kept = [
+            one | cell | {"method": row.label}
             for row in rows
             for one, cell in zip(row.models, row.cells, strict=True)
-        ])  # fmt: skip
+        ]
+        table = pd.DataFrame(kept).drop(columns=[*NOT_BY_SEED], errors="ignore")
         write_atomically(run.path("by_seed.csv"), partial(table.to_csv, index=False, mode="wb"))
         claims = self.claims(rows)
+        # A user's methods that no claim names are compared with the first row.
+        own = [row for row in rows[1:] if row["method"] not in self.known and row.label not in str(claims)]
+        beside = [
+            f"{row.label} less {rows[0].label}, {name}: {Difference.of(row.cells, rows[0].cells, name)}."
+            for row, name in product(own, [*self.columns][:1] if own else [])
+        ]
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
         return Outcome(
@@ -530,7 +529,7 @@ class Experiment:
             rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows) + self._remarks(rows, claims) + [self.toy] * bool(self.toy and fails),
+            notes=self.notes(rows) + beside + [self.toy] * bool(self.toy and fails),
         )
 
     def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
@@ -542,20 +541,9 @@ class Experiment:
         tried = {key: "/".join(dict.fromkeys(str(at.get(key)) for at in kind.grid)) for key in kind.grid[0]}
         for seed in comparison.seeds[: self.seeds if self.select == "each" else 1]:
             found.append(comparison.cell(one | about | {"seed": seed}, self.choose))
-            self.edges |= dict.fromkeys(found[-1].pop("edges", ()))
             chosen = f"{listed(found[-1]['parameters'])} by cross-validation"
             self.run.say(f"{self.label(one)}, seed {seed}: {chosen}, tried first: {listed(tried)}")
         return found if len(found) == self.seeds else found * self.seeds
-
-    def _remarks(self, rows: Sequence[Row], claims: Sequence[Claim]) -> list[str]:
-        """Return each difference of a user's method that no claim names from the first row, and edges of grids."""
-        said = " ".join(claim.claim for claim in claims)
-        return [
-            f"{row.label} less {rows[0].label}, {name}: {Difference.of(row.cells, rows[0].cells, name)}."
-            for row in rows[1:]
-            if row["method"] not in self.known and row.label not in said
-            for name in [*self.columns][:1]
-        ] + [*self.edges]
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
         """Return the notes below the table: the parameters of each row, and step sizes that were not chosen."""

@@ -23,7 +23,7 @@ from problems.coembedding.baselines import unit_scaling
 from problems.coembedding.cost import MetricRegression, closed_form
 from problems.coembedding.estimators import CoembeddingClassifierCV, checked_betas
 from problems.coembedding.links import PairwiseInteractionTags, TagModel, TagRecommender, posts_f1
-from problems.comparison import Comparison, Difference, Experiment, Kept, Row, above, crossed, split
+from problems.comparison import Comparison, Difference, Experiment, Kept, Row, above, crossed, searched, split
 from problems.data import MultilabelBundle, TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import Panel, draw_panels
@@ -256,7 +256,7 @@ class Tagging(Experiment):
         def score(point: Settings, held: Array) -> float:
             return float(self.trained(one | {"parameters": point}, test, held)["f1"])
 
-        return self.searched(self.label(one), grid, score, [held])
+        return {"parameters": searched(self.run, self.label(one), grid, score, [held])}
 
     def measured(self, one: Settings) -> Cell:
         test = self.bundle.held_out(one["seed"])
