@@ -506,11 +506,7 @@ class Experiment:
         for place, row in enumerate(rows):
             row.cells = cells[place :: len(rows)]
         self.draw(rows)
-        kept = [
-            one | cell | {"method": row.label}
-            for row in rows
-            for one, cell in zip(row.models, row.cells, strict=True)
-        ]
+        kept = [one | cell | {"method": self.label(one)} for one, cell in zip(models, cells, strict=True)]
         table = pd.DataFrame(kept).drop(columns=[*NOT_BY_SEED], errors="ignore")
         write_atomically(run.path("by_seed.csv"), partial(table.to_csv, index=False, mode="wb"))
         claims = self.claims(rows)
