@@ -34,6 +34,7 @@ from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.similarity import experiment as similarity
 from problems.subspace import BayesianCompletion, BiasedALS, EntryKFold, entries
 from problems.subspace.experiment import METHODS as COMPLETERS
+from problems.subspace.recommendations import titled
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
@@ -71,9 +72,10 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
         run.say("The values are counts, or all equal: lists of ten are measured.")
         lists = [COMPLETERS[name] for name in ("popular", "neighbors", "implicit")]
         return *entries(bundle), lists, given, "ndcg", None, splitter, keep
+    sampled = crossed(implicit=(False, True), rank=(5, 10, 20, 30))
     kinds = [Method("users and items alone", BiasedALS(0), crossed(lam_effects=(1.0, 2.0, 3.0, 5.0, 10.0, 20.0))),
              Method("BiasedALS", BiasedALS(), crossed(rank=(5, 10, 20, 40), lam=(0.4, 0.6, 0.9, 1.3, 2.0))),
-             Method("BayesianCompletion", BayesianCompletion(), crossed(rank=(5, 10, 20, 30)))]  # fmt: skip
+             Method("BayesianCompletion", BayesianCompletion(), sampled)]  # fmt: skip
     given["limits"] = bundle.limits
     return *entries(bundle), kinds, given, "rmse", "neg_root_mean_squared_error", splitter, keep
 
@@ -137,7 +139,7 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
 CONTESTS: dict[type, Any] = {Ratings: ratings, ClassBundle: samples, MultilabelBundle: samples}
 
 
-def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Outcome:
+def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None, names: Any = None) -> Outcome:
     """Tune and measure all rivals within some minutes, and write the winner.
 
     Parameters
@@ -150,8 +152,11 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
         measured on two splits, even beyond this time.
     data_home : Path, optional
         The folder of registered data sets.
+    names : Path, optional
+        A file with the titles of items, for ratings.
     """
-    begun, bundle = perf_counter(), loaded(run, file, data_home, Bundle)
+    begun, bundle = perf_counter(), loaded(run, file, data_home, Ratings if names else Bundle)
+    bundle = titled(run, bundle, names) if names else bundle
     if type(bundle) not in CONTESTS:
         raise InvalidInputError(f"{bundle.source} holds {bundle.holds}: no rivals are known; see rmopt data.")
     X, y, kinds, given, measure, scoring, splitter, keep = CONTESTS[type(bundle)](bundle, run, file)
@@ -197,10 +202,13 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None) -> Ou
         {"model": one.kind.label} | averaged(one.cells, **{measure: "sem"})
         | {"behind": gap.mean, "behind_sem": gap.sem, "tried": one.tried} for one, gap in pairs
     ]  # fmt: skip
-    winner, *level = [one.kind.label for one, gap in pairs if gap.verdict == "level"]
-    doubt = f"; {len(first.cells)} splits leave it level with {', '.join(level)}" if level else ""
+    n, (winner, *level) = len(first.cells), [one.kind.label for one, gap in pairs if gap.verdict == "level"]
+    shown = f"{n} splits show only differences above {Difference(0.0, 1.0, n).margin:.1f} standard errors"
+    doubt = f"; {shown}, and leave it level with {', '.join(level)}" if level else ""
     chosen = {one.kind.label: listed(one.best[1]).replace("model__", "") or "none" for one in rivals}
-    by = f"Parameters, by folds of the training part of the first of {len(first.cells)} splits"
+    by = f"Parameters, by folds of the training part of the first of {n} splits"
     notes = [f"\n{winner} is the best{doubt}.", f"{by}: {'; '.join(map(': '.join, chosen.items()))}."]
-    notes += [keep(first.kind.made(first.best[1], **given)), f"All took {perf_counter() - begun:.0f} s."]
+    every = "; all settings were tried" * (not any(one.left for one in rivals))
+    notes.append(keep(first.kind.made(first.best[1], **given)))
+    notes.append(f"All took {perf_counter() - begun:.0f} s{every}.")
     return Outcome(bundle.name, {"minutes": minutes, "chosen": chosen}, table, HEADINGS, notes=notes)

@@ -123,9 +123,9 @@ def _index_texts(run: Run, model: LoretaSimilarity, chunks: stream) -> str:
     texts, names = list[str](), list[str]()
     about = ",".join(f"{role}={name}" for role, name in chunks.said.items())
     for file in chunks.files:
-        found, _, numbers = read_texts(f"{file}::{about}" if about else file)
+        found, _, known = read_texts(f"{file}::{about}" if about else file, run.say)
         texts += found
-        names += [f"{file.name}{'/' if file.is_dir() else ', row '}{number}" for number in numbers]
+        names += known
     vectorizer = HashingVectorizer(n_features=model.n_features_in_)
     model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
     return f"\nrmopt serve {shlex.quote(str(run.out))} searches these texts in a browser."

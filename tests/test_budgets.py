@@ -22,16 +22,16 @@ ROOMS = {
     "rmopt/manifolds, retractions": 3_100,
     "rmopt/costs": 2_007,
     "rmopt/solvers": 4_640,
-    "rmopt/checks, testing, interop": 1_632,
+    "rmopt/checks, testing, interop": 1_636,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_748,
-    "problems/" + ", ".join(FAMILIES): 5_715,
-    "problems/data": 1_710,
-    "problems": 9_813,
+    "rmopt": 17_768,
+    "problems/" + ", ".join(FAMILIES): 5_735,
+    "problems/data": 1_717,
+    "problems": 9_858,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 49_045
+ALL_LINES = 49_150
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

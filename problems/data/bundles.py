@@ -318,6 +318,8 @@ class Ratings(Bundle):
         Entries of one unit are held out together, as the colours of a pixel. Defaults to separate entries.
     row_names, column_names : array, optional
         The items and users of rows and columns. Defaults to their numbers.
+    row_ids : array, optional
+        The ids of items whose names are titles.
     times : int array, shape (N,), optional
         Ranks in time, from files with dates: larger numbers are later, and equal ones simultaneous.
 
@@ -348,6 +350,7 @@ class Ratings(Bundle):
     row_names: NDArray[Any] | None = field(default=None, kw_only=True)
     column_names: NDArray[Any] | None = field(default=None, kw_only=True)
     times: NDArray[Any] | None = field(default=None, kw_only=True)
+    row_ids: NDArray[Any] | None = field(default=None, kw_only=True)
 
     def summary(self) -> dict[str, Any]:
         (m, n), known = self.shape, len(self.values)

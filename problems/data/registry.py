@@ -16,7 +16,7 @@ import pooch
 
 from problems.data.bundles import Bundle
 from problems.data.files import path_in, read_file, read_frame, text_files, texts_of
-from problems.data.tables import KINDS, Table, bundle_of, parted, roles_of
+from problems.data.tables import KINDS, Table, bundle_of, note_unused, parted, roles_of
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
 
@@ -46,9 +46,9 @@ def load(data: Any, data_home: Path | str | None = None, kind: type[B] = Bundle,
         The required kind, by default any `Bundle`.
     **columns : str or list of str
         The meaning of columns, if their names do not imply it: ``user``, ``item`` and ``rating`` (and ``time``) or
-        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``text``, ``drop``. And the
-        treatment: ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a separator of labels
-        in a cell).
+        ``tag``; ``label`` (one column of classes, or several labels), ``task``, ``test``, ``text``, ``name``,
+        ``drop``. And the treatment: ``duplicates`` ("sum", "mean" or "last"), ``zeros`` ("missing"), ``split`` (a
+        separator of labels in a cell).
 
     Returns
     -------
@@ -102,7 +102,9 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
     return read_file(path), said
 
 
-def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
+def read_texts(
+    path: Path | str, say: Callable[[str], object] | None = None
+) -> tuple[list[str], list[str], list[str]]:
     """Read texts and their classes from a folder whose subfolders are classes, or from a table.
 
     Parameters
@@ -110,13 +112,16 @@ def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
     path : path
         For example ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``, without hidden files and links out of
         the folder. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
+    say : callable, optional
+        Called with remarks on a table, such as its unused columns.
 
     Returns
     -------
     texts : list of str
     classes : list of str
     names : list of str
-        The names of the files, as ``spam/1.txt``, or the numbers of the rows, from 1.
+        The names of the files, as ``spam/1.txt``, or a column called name, title or id whose entries all differ, or
+        given by ``name=COLUMN``, or the numbers of the rows, from 1, as ``mails.csv, row 1``.
 
     Raises
     ------
@@ -142,8 +147,12 @@ def read_texts(path: Path | str) -> tuple[list[str], list[str], list[str]]:
     if "text" not in roles:
         wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
         raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; name them.")
-    texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
-    return texts, classes, [str(number) for number in range(1, len(texts) + 1)]
+    note_unused(table, roles)
+    for note in table.notes * (say is not None):
+        say(f"{table.name}: {note}")
+    found = {role: table.frame[names[0]].astype(str).tolist() for role, names in roles.items()}
+    rows = [f"{table.name}, row {number}" for number in range(1, len(table.frame) + 1)]
+    return found["text"], found["label"], found.get("name", rows)
 
 
 def data_folder(data_home: Path | str | None = None) -> Path:

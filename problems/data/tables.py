@@ -34,7 +34,7 @@ Roles = dict[str, list[str]]
 
 # Names of columns, without case and punctuation, by their meaning.
 KNOWN = {
-    "user": "user userid uid username customer customerid member memberid reader",
+    "user": "user userid uid username customer customerid member memberid reader viewer",
     "item": "item itemid iid movie movieid film filmid product productid book bookid isbn song songid track trackid "
     "artist artistid asin",
     "rating": "rating ratings stars score bookrating overall",
@@ -44,8 +44,8 @@ KNOWN = {
     "label": "label labels class classes target y category species topic",
     "text": "text texts document message tweet body content",
     "test": "test istest split subset",
-    # For --names.
-    "title": "title titles name names movietitle filmtitle booktitle songtitle itemname productname",
+    # Of items in --names, and of texts.
+    "name": "title titles name names movietitle filmtitle booktitle songtitle itemname productname",
 }
 MEANT = {word: role for role, words in KNOWN.items() for word in words.split()}
 # The options in addition to columns.
@@ -221,6 +221,10 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
         found = [name for name in free if MEANT.get(plain(name)) == role]
         # A measurement, such as the weight of a body, is no text.
         found = [name for name in found if role != "text" or table.holds_text(name)]
+        if role == "name":
+            found += [name for name in free if plain(name) == "id"]
+            found = [name for name in found if "text" in roles and table.frame[name].is_unique][:1]
+            table.notes += [f"Its texts are called by {name}; name=COLUMN takes another." for name in found]
         if len(found) > 1:
             many = f"{table.source} has several columns that may be the {role}: {', '.join(found)}"
             raise InvalidInputError(f"{many}; give {role}={found[0]}, or another.")
@@ -469,5 +473,5 @@ KINDS = (
     Kind((TagBundle,), ("user", "item", "tag"), (), tags),
     Kind((Ratings,), ("user", "item"), ("time",), ratings, alone=True),
     Kind((TaskBundle,), ("task", "label"), (), tasks),
-    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text"), samples),
+    Kind((ClassBundle, MultilabelBundle), ("label",), ("test", "text", "name"), samples),
 )

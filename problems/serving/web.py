@@ -39,11 +39,14 @@ class Found:
         ``links``, for the page alone, has labels with the address fields of their targets.
     message : str
         A remark on them, or why there are none.
+    kept : list of tuple
+        Fields of the address, with their values, that the form on the page sends along.
     """
 
     query: str
     results: list[dict[str, Any]] = field(default_factory=list)
     message: str = ""
+    kept: Sequence[tuple[str, Any]] = ()
 
 
 class Searcher(ABC):

@@ -26,6 +26,7 @@ from problems.online import Lego, Oasis
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from problems.similarity.estimators import ContrastiveSimilarity, initial_point
 from problems.triplets import ClassTriplets
+from rmopt.checks import check_retraction
 from rmopt.core import InvalidInputError, Manifold, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
@@ -269,6 +270,13 @@ class Similarity(Experiment):
             # Unknown values are refused now.
             trial = {"method": "loreta", "rank": 1, "seed": 0, "parameters": {}} | variant
             self.model(trial).parts(np.eye(4), np.array([0, 0, 1, 1]))
+            if key == "retraction" and value in self.parts:
+                found = check_retraction(self.parts[value], FixedRankEmbedded(12, 9, 3))
+                for broken in (one for one in found if not one):
+                    raise InvalidInputError(
+                        f"{value} breaks a law of retractions and is not compared; mend it first: "
+                        f"{' '.join(str(broken).split())}."
+                    )
             variants.append(variant)
         return variants
 

@@ -109,6 +109,7 @@ class CompletionModel(Saved, Estimator):
 
     _arrays: ClassVar[Layout] = {"known_indptr": (int, (None,)), "known_indices": (int, (None,))}
     _names: ClassVar = {"row_names_": ("m",), "column_names_": ("n",)}
+    _optional: ClassVar = {**Saved._optional, "row_ids_": ("m",)}
     _numbers: ClassVar = {**Saved._numbers, "_named": flag, "limits_": optional(_limits)}
     # Whether entries are predicted on their own scale; otherwise they mark liked rows, for lists.
     _rates: ClassVar[bool] = True
@@ -175,6 +176,9 @@ class CompletionModel(Saved, Estimator):
             for size, names in zip(table.shape, given, strict=True)
         )
         self._named = any(names is not None for names in given)
+        self.__dict__.pop("row_ids_", None)
+        if bundle and bundle.row_ids is not None:
+            self.row_ids_ = bundle.row_ids
         return self
 
     def _check_scale(self, table: KnownEntries) -> None:

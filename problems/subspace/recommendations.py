@@ -52,6 +52,7 @@ Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
     Option(help="For --model implicit: counts damped by BM25, the default, or log, unchanged, or all equal."),
 ]
+Implicit = Annotated[bool, Option("--implicit", help="For bayesian: also learn from who rated what.")]
 MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are not recommended.")]
 Rank = Annotated[int | None, Option(min=1, help="Rank of the model; by default 10, or less for few data.")]
 Count = Annotated[int, Option("--n", "-n", min=1, help="Number of items recommended to a user.")]
@@ -63,7 +64,7 @@ Names = Annotated[
 
 def completion(
     run: Run, file: File, *, data_home: DataHome = None, model: Model = None, rank: Rank = None, n: Count = 10,
-    names: Names = None, weights: Weights = None, min_support: MinSupport = 3,
+    names: Names = None, weights: Weights = None, min_support: MinSupport = 3, implicit: Implicit = False,
 ) -> Outcome:  # fmt: skip
     """Learn from ratings in a file, and write model.npz and recommendations.csv: the best items for every user.
 
@@ -71,12 +72,14 @@ def completion(
     Below the error is that by users and items alone, or for views the scores of item neighbours and of the most
     popular items.
     """
-    if weights and model != "implicit":
-        raise InvalidInputError("--weights is for --model implicit; add that, or leave --weights out.")
+    model = model or ("bayesian" if implicit else None)
+    for option, given, kind in (("weights", weights, "implicit"), ("implicit", implicit, "bayesian")):
+        if given and model != kind:
+            raise InvalidInputError(f"--{option} is for --model {kind}; add that, or leave --{option} out.")
     # Repeated plays are added up.
     sums = model == "implicit" and Path(file.partition("::")[0]).exists() and "duplicates=" not in file
     ratings = loaded(run, file, data_home, Ratings, **{"duplicates": "sum"} if sums else {})
-    ratings = ratings if names is None else _titled(run, ratings, names)
+    ratings = ratings if names is None else titled(run, ratings, names)
     for note in ratings.zeros():
         run.say(note)
     if model != "implicit" and ratings.values.min() == ratings.values.max():
@@ -88,7 +91,7 @@ def completion(
     size = sum(ratings.shape) + ratings.shape[1]
     if model is None:
         model = "bayesian" if 4 * BayesianCompletion.n_samples * (width + 1) * size <= ROOM else "als"
-    estimator = MODELS[model](width, random_state=run.seed)
+    estimator = MODELS[model](width, random_state=run.seed, **{"implicit": True} if implicit else {})
     if model == "implicit":
         weights = estimator.weights = weights or estimator.weights
         if (most := ratings.values.max()) > SKEWED * (median := np.median(ratings.values)):
@@ -112,27 +115,30 @@ def completion(
         for place, (item, *scores) in enumerate(best, 1)
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
+    if hasattr(fitted, "row_ids_"):
+        table.insert(3, "id", table["item"].map(pd.Series(fitted.row_ids_, fitted.row_names_)))
     for names in table.select_dtypes(["object", "string"]):
         # A text that looks like a spreadsheet formula gets an apostrophe.
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
-    about = {"model": model, "rank": width, "n": n, "weights": weights, "min_support": min_support}
+    about = dict(model=model, rank=width, n=n, weights=weights, min_support=min_support, implicit=implicit)
     shown = f"\nrmopt serve {shlex.quote(str(run.out))} shows the lists of all users in a browser."
     return Outcome(ratings.source, about, rows, headings=HEADINGS, notes=[shown])
 
 
-def _titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
+def titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
     """Return ratings whose items have their names in a file, in the column called title, or the only other one."""
     frame = read_file(path).frame.astype(str).apply(lambda column: column.str.strip())
-    items = pd.Series(range(ratings.shape[0]) if ratings.row_names is None else ratings.row_names).astype(str)
+    known = np.arange(ratings.shape[0]) if ratings.row_names is None else ratings.row_names
+    items = pd.Series(known).astype(str)
     held = frame.apply(lambda column: items.isin(column).sum())
     meant = {name: "item" if plain(name) == "id" else MEANT.get(plain(name)) for name in frame}
     most = [name for name in frame if held[name] == held.max() > 0]
     called = [name for name in frame if held[name] and meant[name] == "item"]
     ids = [name for name in most if name in called] or most + called
     others = [name for name in frame if name not in ids]
-    named = [name for name in others if meant[name] == "title"] or others
+    named = [name for name in others if meant[name] == "name"] or others
     if len(ids) != 1 or len(named) != 1:
         raise InvalidInputError(
             f"--names {path} must have one column with the items, such as {items[0]!r}, and one with their titles; "
@@ -144,7 +150,7 @@ def _titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
     titles = titles.mask(titles == "", items)
     # Films may share a title.
     titles = titles.mask(titles.duplicated(keep=False), titles + " (" + items + ")")
-    return replace(ratings, row_names=np.array(titles.tolist()))
+    return replace(ratings, row_names=np.array(titles.tolist()), row_ids=known)
 
 
 def _measured(run: Run, estimator: CompletionModel, ratings: Ratings, n: int) -> list[dict[str, Any]]:

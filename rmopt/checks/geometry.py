@@ -529,6 +529,12 @@ class _Curves:
         return _end(self.retraction, self.manifold, self.x, xi, t)
 
 
+@law(RETRACTION, "random numbers in a call; draw them once, from a seed", 1e-10)
+def _repetition(at: _Curves) -> float:
+    """R(x, ξ, t) is the same in each call."""
+    return max(_apart(at.manifold, at(xi, 0.01), at(xi, 0.01)) for xi in at.directions)
+
+
 @law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
 def _zero_step(at: _Curves) -> float:
     """R(x, 0) = x, and R(−x, 0) = −x if −x is a point."""

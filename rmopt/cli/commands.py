@@ -17,9 +17,9 @@ Host = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen at
 Port = Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0 for any free one.")]
 Version = Annotated[bool, typer.Option("--version", help="Print the version.")]
 
-File = Annotated[
-    str, typer.Argument(metavar="FILE", hidden=True, help="ratings, texts or a table, as for rmopt data.")
-]
+_DATA = "ratings, texts or a table, as for rmopt data."
+File = Annotated[str, typer.Argument(metavar="FILE", hidden=True, help=_DATA)]
+Title = Annotated[Path | None, typer.Option("--names", metavar="FILE", help="Items' ids, and their titles.")]
 Minutes = Annotated[float, typer.Option(metavar="X", min=0.01, help="Minutes for tuning and measuring.")]
 DataHome = Annotated[Path | None, folder("Folder of the data sets; by default RMOPT_DATA_HOME.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", hidden=True)]
@@ -67,13 +67,13 @@ _add_registered("run", "Compare methods, on an experiment's data or on yours.")
 _add_registered("fit", "Learn a model from your files: ratings, texts, labels.")
 
 
-def _best(run: Any, file: File, minutes: Minutes = 5.0, data_home: DataHome = None) -> Any:
+def _best(run: Any, file: File, minutes: Minutes = 5, data_home: DataHome = None, names: Title = None) -> Any:
     """Find the best tool for your file, of this library or not.
 
     Models of this library and simple rivals are tuned in the same way and measured on held-out parts, with standard
     errors. The winner learns from all data and is saved.
     """
-    return load("best", "rmopt.best")(run, file, minutes, data_home)
+    return load("best", "rmopt.best")(run, file, minutes, data_home, names)
 
 
 app.command("best")(command_of("best", _best))

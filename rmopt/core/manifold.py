@@ -231,7 +231,7 @@ class Manifold(Explained, ABC):
         ----------
         retraction : Retraction, str or None
             Also a name from `retractions`. None means the default. An object of another class must take a short step
-            from a random point to a near point on the manifold.
+            from a random point along a tangent vector to a point on the manifold.
 
         Raises
         ------
@@ -261,14 +261,17 @@ class Manifold(Explained, ABC):
                 if not hasattr(self, "block_of"):
                     raise
                 # It may move single blocks, for coordinate descent.
-                moved = retraction(self, point, self.block_of(self.embedding(point, tangent), 0), step)
+                tangent = self.block_of(self.embedding(point, tangent), 0)
+                moved = retraction(self, point, tangent, step)
         except RmoptError:
             raise
         except Exception as error:
             return f"a short step of it fails ({type(error).__name__}: {error})"
         reason = self.check_point(moved)
-        if reason is None and self.knows("dist") and not self.dist(point, moved) < 100.0 * step:
-            return "a short step of it goes far away"
+        if reason is None:
+            done = self.projection(point, self.embed_point(moved) - self.embed_point(point))
+            if not self.norm(point, done - tangent * step) < 0.4 * step:
+                return "a short step of it goes elsewhere"
         return None if reason is None else f"after a short step of it, {reason}"
 
     # pymanopt declares these for every manifold, and calls them only if an optimizer needs them.

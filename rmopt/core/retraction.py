@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from rmopt.core.values import Value
+from rmopt.errors import InvalidInputError
 
 
 class Retraction(Value, ABC):
@@ -50,6 +51,11 @@ class Retraction(Value, ABC):
     name: ClassVar[str]
     kernel: ClassVar[int | None] = None
     point_type: ClassVar[type] = object
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("order", "name"):
+            raise InvalidInputError(f'{self} has no {name}; write `order, name = 1, "mine"` into its class.')
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @abstractmethod
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:

@@ -6,6 +6,7 @@ What tests find in the library itself is in `mutation.py`, which is run by hand.
 from __future__ import annotations
 
 import dataclasses
+import random
 import re
 from collections.abc import Callable
 from functools import partial
@@ -503,6 +504,7 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     wrong("step bound", cone, max_step=scaled(PositiveDefinite, "max_step", 1.1)),
     wrong("step bound", cone, safe_step=scaled(PositiveDefinite, "safe_step", 2.0)),
     # Retractions
+    wrong("repetition", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, t + 1e-6 * t * random.random())),
     wrong("zero step", moved_by, 1, lambda m, x, v, t: np.linalg.qr(x + t * v)[0]),
     wrong("rigidity", moved_by, 1, lambda m, x, v, t: by_qr(m, x, 1.1 * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, t * v, t)),

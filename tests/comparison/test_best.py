@@ -19,9 +19,9 @@ from rmopt.errors import InvalidInputError
 from rmopt.experiments import Outcome, Run
 
 
-def run_on(folder: Path, file: Path | str, minutes: float = 0.0) -> Outcome:
+def run_on(folder: Path, file: Path | str, minutes: float = 0.0, **how: Any) -> Outcome:
     """Compare; in no time each rival is tried once, and measured on two splits."""
-    return best(Run("best", 0, folder, quiet=True), str(file), minutes)
+    return best(Run("best", 0, folder, quiet=True), str(file), minutes, **how)
 
 
 def winners(outcome: Outcome) -> set[Any]:
@@ -62,10 +62,13 @@ def test_plays_of_groups_are_measured_by_lists(tmp_path: Path) -> None:
     user, item = np.nonzero(rng.random((90, 40)) < np.where(other, 0.05, 0.4))
     plays = np.ceil(np.exp(1.5 * rng.standard_normal(len(user)) + 1.0))
     pd.DataFrame({"user": user, "item": item, "rating": plays}).to_csv(tmp_path / "plays.csv", index=False)
-    outcome = run_on(tmp_path, tmp_path / "plays.csv")
+    titles = tmp_path / "titles.csv"
+    titles.write_text("id,title\n" + "".join(f"{n},Song {n}\n" for n in range(40)))
+    outcome = run_on(tmp_path, tmp_path / "plays.csv", names=titles)
     assert outcome.rows[-1]["model"] == "the most popular"
     assert float(str(outcome.rows[0]["ndcg"])) > 0.3
-    assert opened(tmp_path)
+    page: Any = opened(tmp_path)
+    assert "Song 7" in page.model.row_names_
 
 
 def test_texts_become_an_index_that_is_served(tmp_path: Path) -> None:

@@ -575,12 +575,22 @@ def test_a_method_of_a_file_finds_modules_beside_it(tmp_path: Path) -> None:
 
 
 PARTS = """
+from rmopt.core import Retraction
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD
 
 
 class Mine(type(FIXED_RANK_RETRACTIONS["orthographic"])):
     pass
+
+
+class Half(Mine):
+    def __call__(self, manifold, point, tangent, t=1.0):
+        return super().__call__(manifold, point, tangent, 0.5 * t)
+
+
+class Bare(Retraction):
+    __call__ = Half.__call__
 
 
 class Steps(SGD):
@@ -604,6 +614,12 @@ def test_own_retractions_and_solvers_are_compared(call: Callable[..., Any], tmp_
     } <= {*claims}
     steps = call("similarity", method=[], seeds=1, compare=f"solver=loreta,{tmp_path / 'parts.py'}:Steps")
     assert steps.rows[1]["map"] == steps.rows[2]["map"] == found["LORETA-1, second-order"]
+    for name, sentence in (
+        ("Half", r"Half breaks a law.* FAILED rigidity of"),
+        ("Bare", r"Bare\(\) has no order; write"),
+    ):
+        with pytest.raises(InvalidInputError, match=sentence):
+            call("similarity", method=[], compare=f"retraction={tmp_path / 'parts.py'}:{name}")
     with pytest.raises(InvalidInputError, match="the class of a solver"):
         call("similarity", method=[], compare="solver=loreta,adam")
 

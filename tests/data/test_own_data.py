@@ -576,8 +576,16 @@ class TestTexts:
 
     def test_of_a_table_are_those_of_a_folder(self, tmp_path: Path) -> None:
         texts, kinds = ['He said "no, thanks", and left', "three\nfour; five", "NA"], ["a", "b", "a"]
-        pd.DataFrame({"words": texts, "kind": kinds, "n": range(3)}).to_csv(tmp_path / "t.csv", index=False)
-        assert read_texts(f"{tmp_path / 't.csv'}::text=words,label=kind") == (texts, kinds, ["1", "2", "3"])
+        columns = {"words": texts, "kind": kinds, "ID": range(3), "note": ["x", "y", "x"]}
+        pd.DataFrame(columns).to_csv(tmp_path / "t.csv", index=False)
+        said, rows = list[str](), [f"t.csv, row {n}" for n in (1, 2, 3)]
+        for more, names in ("", ["0", "1", "2"]), (",drop=ID", rows), (",name=note", ["x", "y", "x"]):
+            found = read_texts(f"{tmp_path / 't.csv'}::text=words,label=kind{more}", said.append)
+            assert found == (texts, kinds, names)
+        assert said[:2] == [
+            "t.csv: Its texts are called by ID; name=COLUMN takes another.",
+            "t.csv: Not used: note.",
+        ]
         with pytest.raises(InvalidInputError, match="a column of texts and one of labels") as refused:
             read_texts(tmp_path / "t.csv")
         assert "He said" not in str(refused.value)

@@ -66,7 +66,8 @@ def like(request: pytest.FixtureRequest) -> Any:
 @far_away()
 def test_laws_hold_for_arrays_of_each_library(library: str, dtype: Any) -> None:
     failed = []
-    for M in MANIFOLDS:
+    # Types are mixed in single precision, if anywhere.
+    for M in MANIFOLDS[:: 1 if dtype is np.float32 else 3]:
         failed += [f"{M}: {check}" for check in checks_of(through(M, library), 0, dtype) if not check]
     assert not failed, "\n".join(failed)
 

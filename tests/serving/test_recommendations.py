@@ -84,7 +84,12 @@ def test_items_have_titles_that_no_spreadsheet_runs(file: Path, tmp_path: Path, 
     titles.write_text("\n".join(["year,movieId,title,genres", *lines]))
     out = fitted(capsys, file, "-n", 30, "--names", titles, "--out", tmp_path / "new").out
     assert f"1 of 30 items have no title in {titles}." in " ".join(out.split())
-    names = {line[2] for line in written(tmp_path / "new")[1:]}
+    head, *lines = written(tmp_path / "new")
+    names = {line[2] for line in lines}
+    assert head[2:4] == ["item", "id"]
+    assert all(line[3] in line[2] for line in lines if line[2].endswith(")"))
+    page: Any = opened(tmp_path / "new")
+    assert [one["id"] for one in page.find(QueryParams("q=cmd,+14"), 9).results] == ["Film 28"]
     # Two films share a title, and of the last nothing is known.
     assert names <= {f"'=cmd, {i // 2} (Film {i})" for i in range(28)} | {"'=cmd, 14", "Film 29"}
     for text in ("a,b\n1,2", "id,b,c\nFilm 1,2,3", "n,id,title\nFilm 1,Film 2,a\nFilm 3,x,b"):
@@ -121,6 +126,10 @@ def test_the_command_says_what_is_in_doubt(file: Path, tmp_path: Path, capsys: A
     assert "neighbours by BM25" in out
     why = fitted(capsys, file, "--weights", "bm25", "--out", tmp_path / "x", code=2).err
     assert "--weights is for --model implicit" in " ".join(why.split())
+    why = fitted(capsys, file, "--implicit", "--model", "als", "--out", tmp_path / "x", code=2).err
+    assert "--implicit is for --model bayesian" in " ".join(why.split())
+    fitted(capsys, file, "--implicit", "--rank", 2, "--out", tmp_path / "x")
+    assert BayesianCompletion.load(tmp_path / "x" / "model.npz").implicit
 
 
 def test_views_are_no_ratings_and_may_be_summed(tmp_path: Path, capsys: Any) -> None:
@@ -191,7 +200,13 @@ def test_a_page_recommends(model: Any) -> None:
     wanted = model.recommend_to_new(model.row_names_[[3, 8]].tolist(), 4)
     assert [(result["name"], result["score"]) for result in likes] == wanted
     row = likes[0]["row"]
-    assert [*likes[0]["links"].values()] == [[("like", row)], [("likes", 3), ("likes", 8), ("likes", row)]]
+    kept = [("likes", 3), ("likes", 8)]
+    assert [*likes[0]["links"].values()] == [[("like", row), *kept], [*kept, ("likes", row)]]
+    # What is liked stays so at the next search.
+    named = find("q=film+2&likes=3&likes=8")
+    assert named.results[0]["name"] == "Film 2"
+    assert named.results[0]["links"]["I like this too"][:2] == kept
+    assert named.kept == kept
     alike = find("like=3", 2).results
     assert [(result["name"], result["score"]) for result in alike] == model.similar(model.row_names_[3], 2)
     assert find("q=film+2").results[0]["name"] == "Film 2"

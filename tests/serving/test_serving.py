@@ -299,6 +299,7 @@ class One(Searcher):
                     "links": {"b": [("q", "ü&"), ("q", 2)]},
                 }
             ],
+            kept=[("likes", 3)],
         )
 
 
@@ -319,6 +320,7 @@ def test_a_search_of_ones_own_may_hold_numbers_of_numpy_and_answers_head() -> No
         page = ask(server, "/")[2]
         assert "<strong>a</strong>" in page
         assert '<a href="/?q=%C3%BC%26&amp;q=2">b</a>' in page
+        assert '<input type="hidden" name="likes" value="3">' in page
     finally:
         server.should_exit = True
         thread.join()

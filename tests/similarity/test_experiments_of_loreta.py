@@ -68,7 +68,8 @@ def test_ranks_at_equal_memory_and_their_resumption(tmp_path: Path, rmopt_run: C
 
 def test_ranking_and_its_resumption(tmp_path: Path, rmopt_run: Command) -> None:
     names = "frequency,low-rank-logistic,loreta,loreta-warp,pa,matrix-perceptron,group-perceptron"
-    options = (*RANKING, "--methods", names, "--inits", "zero,gaussian", "--out", str(tmp_path))
+    words = "--seeds 1 --inits zero,gaussian --methods"
+    options = (*RANKING, *words.split(), names, "--out", str(tmp_path))
     done = rmopt_run(*options)
     assert max(len(line) for line in done.stdout.splitlines() if str(tmp_path) not in line) <= 80
     result = json.loads((tmp_path / "result.json").read_text())
