@@ -145,7 +145,8 @@ def searched(
         points += further[0]
     best = points[means.argmax()]
     if all(_past(points, points[place]) for place in np.flatnonzero(means == means.max())):
-        run.say(f"{label}: {listed(best)} is the best, at the edge of its grid")
+        about = f"at the edge of its grid, which grows {GROWTHS} times at most"
+        run.say(f"{label}: {listed(best)} is the best, {about}.")
     return best
 
 
@@ -596,6 +597,8 @@ class Difference:
     above, +0.090 ± 0.006
     >>> print(Difference(0.12, 0.017, 2))
     level, +0.120 ± 0.017, within the 0.216 that 2 seeds leave open
+    >>> print(Difference(-4e-5, 3.2e-5, 5))
+    level, -0.000040 ± 0.000032, within the 0.000089 that 5 seeds leave open
     """
 
     mean: float
@@ -623,8 +626,10 @@ class Difference:
         return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        shown = f"{self.verdict}, {self.mean:+.3f}" + f" ± {self.sem:.3f}" * (self.count > 1)
-        doubt = f", within the {self.margin:.3f} that {self.count} seeds leave open"
+        # More digits where three would show no error; below them all is rounding.
+        digits = 1 - int(np.floor(np.log10(self.sem))) if 1e-9 < self.sem < 5e-4 else 3
+        shown = f"{self.verdict}, {self.mean:+.{digits}f}" + f" ± {self.sem:.{digits}f}" * (self.count > 1)
+        doubt = f", within the {self.margin:.{digits}f} that {self.count} seeds leave open"
         return shown + doubt if self.verdict == "level" and self.sem > 0.0 else shown
 
 
