@@ -131,7 +131,7 @@ class CoordinateReference(CoordinateDescentEngine):
 
         def slope(t: float) -> float:
             there = self.retraction(self.manifold, point, direction, t)
-            velocity = self.retraction.velocity(self.manifold, point, direction, t)
+            velocity = self.retraction.velocity(self.manifold, point, direction, t)  # type: ignore[attr-defined]
             try:
                 found = float(np.vdot(dense(self.cost.gradient(there)), velocity))
             except (np.linalg.LinAlgError, ValueError):
