@@ -187,20 +187,23 @@ class TextSearch(Searcher):
                 "model.index(X, names, texts=…, vectorizer=…)."
             )
         self.index = index
+        self._rows = {name.casefold(): row for row, name in enumerate(index.names) if isinstance(name, str)}
 
     def find(self, fields: Any, k: int) -> Found:
-        index, query, row, said = self.index, fields.get("q", ""), -1, ""
+        index, query, said = self.index, fields.get("q", ""), ""
+        row = self._rows.get(query.strip().casefold(), -1)
         if "like" in fields:
             row = whole_number("like", fields["like"], 0, len(index) - 1)
-            query, said = index.texts[row], f"Similar to {index.names[row]}:"
-        x = index.vectorizer.transform([query])
+            said = f"Similar to {index.names[row]}:"
+        x = index.vectorizer.transform([query if row < 0 else index.texts[row]])
         if not abs(x).sum():
             return Found(query, message="No word of this is known to the model." if query.strip() else "")
-        # A document is not an answer to itself.
+        # A document is not an answer to itself, but the first one to its name.
         scores, rows = (values[0].tolist() for values in index.query(x, min(k + (row >= 0), len(index))))
+        hits = [(one, {"score": score}) for one, score in zip(rows, scores, strict=True) if one != row]
+        named: list[Any] = [(row, {})] if row >= 0 and not said else []
         results = [
-            {"row": other, "name": index.names[other], "score": score, "text": excerpt(index.texts[other]),
-             "links": {"similar": [("like", other)]}}
-            for other, score in zip(rows, scores, strict=True) if other != row
+            {"row": one, "name": index.names[one], "text": excerpt(index.texts[one]),
+             "links": {"similar": [("like", one)]}} | score for one, score in [*named, *hits]
         ]  # fmt: skip
         return Found("" if said else query, results[:k], said)

@@ -338,7 +338,7 @@ class AutomaticCost(Cost):
         except RuntimeError as error:
             if "type" in str(error):
                 error.add_note(
-                    f"Points are {flat[0].dtype}; make data so, or give random_point(0, like=data)."
+                    f"Points are {flat[0].dtype}; make data so, or begin (point=) at random_point(0, like=data)."
                 )
             raise
         if forms.MATRIX not in forms.kinds_in(form):

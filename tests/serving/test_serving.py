@@ -186,6 +186,8 @@ def test_programs_get_what_the_index_finds(server: Any, index: SimilarityIndex) 
     # Documents like one are others.
     like = json.loads(ask(server, "/search?like=4&k=100")[2])
     assert sorted(result["row"] for result in like["results"]) == [row for row in range(40) if row != 4]
+    named = json.loads(ask(server, f"/search?q={quote(index.names[4])}&k=1")[2])
+    assert [result["row"] for result in named["results"]] == [4]
 
 
 def test_people_get_a_page_where_nothing_from_outside_is_html(server: Any) -> None:
