@@ -202,10 +202,13 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None, names
         {"model": one.kind.label} | averaged(one.cells, **{measure: "sem"})
         | {"behind": gap.mean, "behind_sem": gap.sem, "tried": one.tried} for one, gap in pairs
     ]  # fmt: skip
-    winner, *level = [one.kind.label for one, gap in pairs if gap.verdict == "level"]
-    doubt = f"; {len(first.cells)} splits leave it level with {', '.join(level)}" if level else ""
+    n, (winner, *level) = len(first.cells), [one.kind.label for one, gap in pairs if gap.verdict == "level"]
+    shown = f"{n} splits show only differences above {Difference(0.0, 1.0, n).margin:.1f} standard errors"
+    doubt = f"; {shown}, and leave it level with {', '.join(level)}" if level else ""
     chosen = {one.kind.label: listed(one.best[1]).replace("model__", "") or "none" for one in rivals}
-    by = f"Parameters, by folds of the training part of the first of {len(first.cells)} splits"
+    by = f"Parameters, by folds of the training part of the first of {n} splits"
     notes = [f"\n{winner} is the best{doubt}.", f"{by}: {'; '.join(map(': '.join, chosen.items()))}."]
-    notes += [keep(first.kind.made(first.best[1], **given)), f"All took {perf_counter() - begun:.0f} s."]
+    every = "; all settings were tried" * (not any(one.left for one in rivals))
+    notes.append(keep(first.kind.made(first.best[1], **given)))
+    notes.append(f"All took {perf_counter() - begun:.0f} s{every}.")
     return Outcome(bundle.name, {"minutes": minutes, "chosen": chosen}, table, HEADINGS, notes=notes)

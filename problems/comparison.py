@@ -33,6 +33,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 
 import joblib
 import numpy as np
+import pandas as pd
 from scipy.special import stdtrit
 from sklearn.base import BaseEstimator
 from sklearn.model_selection import StratifiedKFold
@@ -45,7 +46,7 @@ from problems.validation import thread_count
 from rmopt.core import DivergedError, InvalidInputError, Problem
 from rmopt.core.ambient import Array
 from rmopt.experiments import Claim, Outcome, Run
-from rmopt.files import set_aside
+from rmopt.files import set_aside, write_atomically
 from rmopt.solvers import Recorder, Solver
 from rmopt.solvers.threads import one_blas_thread
 
@@ -53,6 +54,8 @@ from rmopt.solvers.threads import one_blas_thread
 CHANCE = 0.05
 # How often a grid grows past an edge.
 GROWTHS = 4
+# Results and settings that are no numbers.
+NOT_BY_SEED = ("code", "file", "variant", "how", "parameters", "curve", "pixels")
 # Options that affect no number.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -145,7 +148,8 @@ def searched(
         points += further[0]
     best = points[means.argmax()]
     if all(_past(points, points[place]) for place in np.flatnonzero(means == means.max())):
-        run.say(f"{label}: {listed(best)} is the best, at the edge of its grid")
+        about = f"at the edge of its grid, which grows {GROWTHS} times at most"
+        run.say(f"{label}: {listed(best)} is the best, {about}.")
     return best
 
 
@@ -502,7 +506,16 @@ class Experiment:
         for place, row in enumerate(rows):
             row.cells = cells[place :: len(rows)]
         self.draw(rows)
+        kept = [one | cell | {"method": self.label(one)} for one, cell in zip(models, cells, strict=True)]
+        table = pd.DataFrame(kept).drop(columns=[*NOT_BY_SEED], errors="ignore")
+        write_atomically(run.path("by_seed.csv"), partial(table.to_csv, index=False, mode="wb"))
         claims = self.claims(rows)
+        # A user's methods that no claim names are compared with the first row.
+        own = [row for row in rows[1:] if row["method"] not in self.known and row.label not in str(claims)]
+        beside = [
+            f"{row.label} less {rows[0].label}, {name}: {Difference.of(row.cells, rows[0].cells, name)}."
+            for row, name in product(own, [*self.columns][:1] if own else [])
+        ]
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
         return Outcome(
@@ -512,7 +525,7 @@ class Experiment:
             rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows) + [self.toy] * bool(self.toy and fails),
+            notes=self.notes(rows) + beside + [self.toy] * bool(self.toy and fails),
         )
 
     def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
@@ -596,6 +609,8 @@ class Difference:
     above, +0.090 ± 0.006
     >>> print(Difference(0.12, 0.017, 2))
     level, +0.120 ± 0.017, within the 0.216 that 2 seeds leave open
+    >>> print(Difference(-4e-5, 3.2e-5, 5))
+    level, -0.000040 ± 0.000032, within the 0.000089 that 5 seeds leave open
     """
 
     mean: float
@@ -623,8 +638,10 @@ class Difference:
         return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        shown = f"{self.verdict}, {self.mean:+.3f}" + f" ± {self.sem:.3f}" * (self.count > 1)
-        doubt = f", within the {self.margin:.3f} that {self.count} seeds leave open"
+        # More digits where three would show no error; below them all is rounding.
+        digits = 1 - int(np.floor(np.log10(self.sem))) if 1e-9 < self.sem < 5e-4 else 3
+        shown = f"{self.verdict}, {self.mean:+.{digits}f}" + f" ± {self.sem:.{digits}f}" * (self.count > 1)
+        doubt = f", within the {self.margin:.{digits}f} that {self.count} seeds leave open"
         return shown + doubt if self.verdict == "level" and self.sem > 0.0 else shown
 
 

@@ -243,7 +243,6 @@ print(refused.stderr)
 # ----------------
 
 assert "--products" in help_text
-assert "eigenspace" in rmopt("list").stdout
 assert ran.returncode == 0, ran.stderr
 assert "conjugate gradients come nearer" in ran.stdout
 assert {"errors.png", "result.json"} <= {

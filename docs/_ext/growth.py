@@ -158,8 +158,7 @@ def by_time() -> Figure:
     draw_panels(
         figure,
         panels,
-        "Generated rows of ImageNet's shape: means of five sets to the dotted line, then one set, "
-        "but at ranks 50 and 100 five for methods with a rank",
+        "Generated rows: means of five sets to the dotted line, at ranks 50 and 100 mostly beyond",
     )
     for axes in figure.axes:
         axes.set_xticks(list(seconds), [f"{second:g}" for second in seconds])

@@ -103,7 +103,7 @@ def own_table(text: str, said: dict[str, Any], known: Collection[str] = ()) -> t
 
 
 def read_texts(
-    path: Path | str, say: Callable[[str], object] | None = None
+    path: Path | str, say: Callable[[str], object] = str
 ) -> tuple[list[str], list[str], list[str]]:
     """Read texts and their classes from a folder whose subfolders are classes, or from a table.
 
@@ -113,7 +113,7 @@ def read_texts(
         For example ``mail`` with ``mail/spam/1.txt`` and ``mail/ham/2.txt``, without hidden files and links out of
         the folder. Or a table with a column of texts and one of labels, as ``mails.csv::text=body,label=kind``.
     say : callable, optional
-        Called with remarks on a table, such as its unused columns.
+        Called with remarks on a table, such as its unused columns. By default they are dropped.
 
     Returns
     -------
@@ -148,12 +148,11 @@ def read_texts(
         wanted = f"a column of texts and one of labels, as {table.name}::text=COLUMN,label=COLUMN"
         raise InvalidInputError(f"{path} must have {wanted}, and has {table.listed()}; name them.")
     note_unused(table, roles)
-    for note in table.notes * (say is not None):
+    for note in table.notes:
         say(f"{table.name}: {note}")
-    texts, classes = (table.frame[roles[role][0]].astype(str).tolist() for role in ("text", "label"))
-    if "name" in roles:
-        return texts, classes, table.frame[roles["name"][0]].astype(str).tolist()
-    return texts, classes, [f"{table.name}, row {number}" for number in range(1, len(texts) + 1)]
+    found = {role: table.frame[names[0]].astype(str).tolist() for role, names in roles.items()}
+    rows = [f"{table.name}, row {number}" for number in range(1, len(table.frame) + 1)]
+    return found["text"], found["label"], found.get("name", rows)
 
 
 def data_folder(data_home: Path | str | None = None) -> Path:

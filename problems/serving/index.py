@@ -173,6 +173,9 @@ class Searchable:
 
     transform: Any
 
+    # It embeds queries, and another fit does not change it.
+    _for_queries = copy
+
     def index(
         self, X: Any, names: Any = None, *, texts: Any = None, vectorizer: Any = None
     ) -> SimilarityIndex:
@@ -192,6 +195,5 @@ class Searchable:
         -------
         SimilarityIndex
         """
-        embeddings = np.asarray(self.transform(X), dtype=np.float32)
-        # Another fit does not change the index.
-        return SimilarityIndex(copy(self), embeddings, names=names, texts=texts, vectorizer=vectorizer)
+        model, embeddings = self._for_queries(), np.asarray(self.transform(X), dtype=np.float32)
+        return SimilarityIndex(model, embeddings, names=names, texts=texts, vectorizer=vectorizer)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -222,6 +224,12 @@ class LoretaSimilarity(Searchable, Embedder, Loreta):
     def _embedded(self, X: Any, side: int) -> Array:
         """Return the embedding of queries (side 0) or documents (side 1), always as an array."""
         return product(seen(self, X, "model_"), self.model_.factors[side])
+
+    def _for_queries(self) -> Self:
+        # Of all that was learned an index needs one factor.
+        model, factor = copy(self), self.model_.factors[0].astype(np.float32)
+        model.__dict__ |= {"_continued": None, "model_": SimpleNamespace(factors=(factor, factor[:0]))}
+        return model
 
     @property
     def _n_features_out(self) -> int:

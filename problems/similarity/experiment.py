@@ -271,12 +271,10 @@ class Similarity(Experiment):
             trial = {"method": "loreta", "rank": 1, "seed": 0, "parameters": {}} | variant
             self.model(trial).parts(np.eye(4), np.array([0, 0, 1, 1]))
             if key == "retraction" and value in self.parts:
-                found = check_retraction(self.parts[value], FixedRankEmbedded(12, 9, 3))
-                for broken in (one for one in found if not one):
-                    raise InvalidInputError(
-                        f"{value} breaks a law of retractions and is not compared; mend it first: "
-                        f"{' '.join(str(broken).split())}."
-                    )
+                checks = check_retraction(self.parts[value], FixedRankEmbedded(12, 9, 3))
+                for broken in (one for one in checks if not one):
+                    why = " ".join(str(broken).split())
+                    raise InvalidInputError(f"{value} breaks a law of retractions; mend it first: {why}.")
             variants.append(variant)
         return variants
 

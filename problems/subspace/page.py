@@ -73,10 +73,10 @@ class ItemSearch(Searcher):
         kept = [("likes", row) for row in likes]
         if near:
             name = self._items[near[0]]
-            return Found("", self._listed(self.model.similar(name, k), kept), f"Similar to {name}:", kept)
+            return Found("", self._listed(self.model.similar(name, k), (), kept), f"Similar to {name}:", kept)
         if likes and not text.strip():
             names = [self._items[row] for row in likes]
-            best = self._listed(self.model.recommend_to_new(names, k), kept, likes)
+            best = self._listed(self.model.recommend_to_new(names, k), likes, kept)
             return Found("", best, f"For somebody who likes {', '.join(map(str, names))}:", kept)
         if text in self._columns and not likes:
             return self._of_user(text, k)
@@ -88,7 +88,7 @@ class ItemSearch(Searcher):
         message = "Items with this name." if names else "There is neither such a user nor such an item."
         # Short names first, since they match more completely.
         names.sort(key=lambda name: len(str(name)))
-        return Found(text, self._listed([(name,) for name in names[:k]], kept), message, kept)
+        return Found(text, self._listed([(name,) for name in names[:k]], (), kept), message, kept)
 
     def _of_user(self, text: str, k: int) -> Found:
         column, known = self._columns[text], self.model.known_
@@ -96,19 +96,16 @@ class ItemSearch(Searcher):
         best = self.model.recommend(
             self._users[column], k, return_std=isinstance(self.model, BayesianCompletion)
         )
-        return Found(
-            text, self._listed(best, (), seen), f"Recommended to {text}, from {len(seen)} known items:"
-        )
+        return Found(text, self._listed(best, seen), f"Recommended to {text}, from {len(seen)} known items:")
 
-    def _listed(self, best: list[Any], kept: Sequence[Any], seen: Sequence[int] = ()) -> list[Any]:
+    def _listed(self, best: list[Any], seen: Sequence[int] = (), kept: Sequence[Any] = ()) -> list[Any]:
         """Return items with their scores, links, and similar known items as reasons."""
         results, label = [], "I like this too" if kept else "I like this"
         for name, *scores in best:
             row = self._rows[name]
             links = {"similar": [("like", row), *kept], label: [*kept, ("likes", row)]}
             result = {"row": row, "name": name, "links": links}
-            if hasattr(self.model, "row_ids_"):
-                result["id"] = self.model.row_ids_[row]
+            result |= {"id": self.model.row_ids_[row]} if hasattr(self.model, "row_ids_") else {}
             result |= dict(zip(("score", "std"), scores, strict=False))
             likeness = self._alike[list(seen)] @ self._alike[row]
             near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]

@@ -52,8 +52,7 @@ Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
     Option(help="For --model implicit: counts damped by BM25, the default, or log, unchanged, or all equal."),
 ]
-_WHO = "Also learn from who rated what, with smaller errors in twice the time; for --model bayesian."
-Implicit = Annotated[bool, Option("--implicit", help=_WHO)]
+Implicit = Annotated[bool, Option("--implicit", help="For bayesian: also learn from who rated what.")]
 MinSupport = Annotated[int, Option(min=0, help="Items with fewer ratings are not recommended.")]
 Rank = Annotated[int | None, Option(min=1, help="Rank of the model; by default 10, or less for few data.")]
 Count = Annotated[int, Option("--n", "-n", min=1, help="Number of items recommended to a user.")]
@@ -117,15 +116,13 @@ def completion(
     ]
     table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
     if hasattr(fitted, "row_ids_"):
-        ids = dict(zip(fitted.row_names_.tolist(), fitted.row_ids_.tolist(), strict=True))
-        table.insert(3, "id", table["item"].map(ids))
+        table.insert(3, "id", table["item"].map(pd.Series(fitted.row_ids_, fitted.row_names_)))
     for names in table.select_dtypes(["object", "string"]):
         # A text that looks like a spreadsheet formula gets an apostrophe.
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
-    about = {"model": model, "rank": width, "n": n, "weights": weights, "min_support": min_support}
-    about["implicit"] = implicit
+    about = dict(model=model, rank=width, n=n, weights=weights, min_support=min_support, implicit=implicit)
     shown = f"\nrmopt serve {shlex.quote(str(run.out))} shows the lists of all users in a browser."
     return Outcome(ratings.source, about, rows, headings=HEADINGS, notes=[shown])
 

@@ -269,7 +269,8 @@ class Manifold(Explained, ABC):
             return f"a short step of it fails ({type(error).__name__}: {error})"
         reason = self.check_point(moved)
         if reason is None:
-            done = self.projection(point, self.embed_point(moved) - self.embed_point(point))
+            start: Any = self.embed_point(point)
+            done = self.projection(point, self.embed_point(moved) - start)
             if not self.norm(point, done - tangent * step) < 0.4 * step:
                 return "a short step of it goes elsewhere"
         return None if reason is None else f"after a short step of it, {reason}"

@@ -1,7 +1,7 @@
 """The abstract retraction: how to move from a point along a tangent vector and stay on the manifold."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rmopt.core.values import Value
 from rmopt.errors import InvalidInputError
@@ -52,10 +52,14 @@ class Retraction(Value, ABC):
     kernel: ClassVar[int | None] = None
     point_type: ClassVar[type] = object
 
-    def __getattr__(self, name: str) -> Any:
-        if name in ("order", "name"):
-            raise InvalidInputError(f'{self} has no {name}; write `order, name = 1, "mine"` into its class.')
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("order", "name"):
+                raise InvalidInputError(
+                    f'{self} has no {name}; write `order, name = 1, "mine"` into its class.'
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @abstractmethod
     def __call__(self, manifold: Any, point: Any, tangent: Any, t: float = 1.0) -> Any:

@@ -36,7 +36,7 @@ GROUPS = np.repeat([-1, 0, -1, 1, 2, -1, 3], [1, 5, 1, 4, 4, 1, 4])
 # Rows, features and triplets by which parameters are chosen.
 FEW, FEATURES, TRIPLETS = 2_000, 500, 15_000
 # Learners of BoostMetric after which it is measured; the draft gives it 8 for each feature.
-LEARNERS, MOST = (25, 50, 100, 200, 400, 800, 1_600), {500: 4_000, 1_000: 400, 1_500: 400, 5_000: 200}
+LEARNERS, MOST = (25, 50, 100, 200, 400, 800, 1_600), {500: 4_000, 1_000: 400, 1_500: 400, 5_000: 1_600}
 PASSES = {500: 8, 1_000: 12, 1_500: 8, 5_000: 4}
 DEPTHS, SHOWN = range(1, 51), (1, 10, 50)
 

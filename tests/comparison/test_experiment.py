@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from cells_kept import cells_in
 from tabled import each_row
@@ -36,6 +37,9 @@ def test_the_default_data(tmp_path: Path, rmopt_run: Command) -> None:
     keys = ["method", "map", "map_sem", "precision_at_1", "precision_at_10", "train_seconds"]
     assert all(list(row) == keys for row in rows.values())
     assert rows["LORETA-1"]["map"] > rows["cosine"]["map"] + 0.02
+    by_seed = pd.read_csv(tmp_path / "by_seed.csv")
+    assert by_seed.seed.tolist() == [0] * 4 + [1] * 4
+    assert by_seed["map"][3::4].mean() == pytest.approx(rows["LORETA-1"]["map"])
     assert (tmp_path / "learning-curves.png").read_bytes().startswith(b"\x89PNG")
     cells = cells_in(tmp_path)
     ours = next(one["result"] for one in cells if one["settings"]["method"] == "loreta")

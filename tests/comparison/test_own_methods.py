@@ -291,6 +291,8 @@ def test_a_grid_is_chosen_from(call: Callable[..., Any]) -> None:
     assert chosen.parameters["used"]["shrunken mean"] == [{"share": 1.0}] * 2
     rows = [next(row for row in one.rows if "ean" in row["method"]) for one in (chosen, plain)]
     assert rows[0]["test_rmse"] == rows[1]["test_rmse"]
+    # No claim of the paper names it.
+    assert plain.notes[-1].startswith("ShrunkenMean less RTRMC (batch), test_rmse: ")
 
 
 WRONG: list[tuple[str, str, str]] = [

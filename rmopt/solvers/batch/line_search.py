@@ -104,7 +104,7 @@ class GradientDescent(LineSearchSolver):
     step_length : StepLength, optional
         Defaults to `BarzilaiBorwein`.
     **options : object
-        As in `LineSearchSolver`.
+        `max_iter`, `tol`, `gradient_norm`, `retraction`, `transport`, `threads`, as in `GradientSolver`.
 
     See Also
     --------
@@ -143,7 +143,7 @@ class ConjugateGradient(LineSearchSolver):
     step_length : StepLength, optional
         Defaults to `Backtracking`.
     **options : object
-        As in `LineSearchSolver`.
+        `max_iter`, `tol`, `gradient_norm`, `retraction`, `transport`, `threads`, as in `GradientSolver`.
 
     See Also
     --------
@@ -181,7 +181,7 @@ class LBFGS(LineSearchSolver):
     step_length : StepLength, optional
         Defaults to `Backtracking`.
     **options : object
-        As in `LineSearchSolver`.
+        `max_iter`, `tol`, `gradient_norm`, `retraction`, `transport`, `threads`, as in `GradientSolver`.
 
     See Also
     --------
