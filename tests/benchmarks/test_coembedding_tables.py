@@ -22,7 +22,7 @@ from problems.data.generated import SETS
 
 # Table 1: rows, and labels, the most frequent ones.
 SIZES = {"generated-yeast": (2_417, 14), "generated-mediamill": (3_000, 30), "generated-corel5k": (4_609, 30)}
-SPLITS = {"generated-yeast": 10, "generated-mediamill": 10, "generated-corel5k": 5}
+SPLITS = {"generated-yeast": 10, "generated-mediamill": 10, "generated-corel5k": 10}
 
 
 class Timed(Coembedding):
