@@ -118,13 +118,13 @@ def methods_of(part: Any) -> list[str]:
 
 
 def overridden(part: Any, method: str) -> Any:
-    """Return a copy of a part in a subclass that overrides one method: half of what it returned, or half the step."""
+    """Return a copy of a part in a subclass that overrides one method: half of what it returned, or a shorter step."""
     inherited = _found(part, method)
 
     def own(self: Any, *args: Any, **keywords: Any) -> Any:
         if method == "__call__":
-            keywords["t"] = 0.5 * keywords.pop("t", args[3] if len(args) > 3 else 1.0)
-            # A point stays whole: half of it is no place that a retraction may lead to.
+            keywords["t"] = 0.75 * keywords.pop("t", args[3] if len(args) > 3 else 1.0)
+            # A point stays whole: half of it is no place that a retraction may lead to. Half the step is refused.
             return inherited(self, *args[:3], **keywords)
         return halved(inherited(self, *args, **keywords))
 

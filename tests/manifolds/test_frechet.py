@@ -122,7 +122,8 @@ def test_a_step_of_a_mean_may_leave_the_cone() -> None:
         points.append((Q * 10.0 ** rng.uniform(-8, 1, 3)) @ Q.T)
     points = [0.5 * (P + P.T) for P in points]
     mean = frechet_mean(cone, points)
-    assert residual(cone, points, mean) < 1e-10
+    # The rounding of logarithms at a point of its condition number, 3·10⁵, differs by processor.
+    assert residual(cone, points, mean) < 10.0 * np.finfo(float).eps * np.linalg.cond(mean)
 
 
 def test_a_mean_does_not_depend_on_which_point_is_first() -> None:
