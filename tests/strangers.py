@@ -118,7 +118,7 @@ def methods_of(part: Any) -> list[str]:
 
 
 def overridden(part: Any, method: str) -> Any:
-    """Return a copy of a part in a subclass that overrides one method: half of what it returned, or less of a step."""
+    """Return a part in a subclass that overrides one method: half of what it returned, or less of a step."""
     inherited = _found(part, method)
 
     def own(self: Any, *args: Any, **keywords: Any) -> Any:
