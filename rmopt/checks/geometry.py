@@ -532,7 +532,7 @@ class _Curves:
 @law(RETRACTION, "random numbers in a call; draw them once, from a seed", 1e-10)
 def _repetition(at: _Curves) -> float:
     """R(x, ξ, t) is the same in each call."""
-    return max(_apart(at.manifold, at(xi, 0.01), at(xi, 0.01)) for xi in at.directions)
+    return max(_apart(at.manifold, at(xi, t), at(xi, t)) for xi in at.directions for t in (0.01, 0.3))
 
 
 @law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
