@@ -114,6 +114,8 @@ class Result:
             ax.set(yscale="log" if seen != "cost" else "linear")
         figure.axes[0].set(ylabel="cost"), figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
         figure.axes[3].set(xlabel="seconds")
+        # Short times have long labels.
+        figure.axes[3].locator_params("x", nbins=5)
         if label is not None:
             figure.axes[0].legend()
         return figure
