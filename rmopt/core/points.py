@@ -116,7 +116,7 @@ def in_precision(point: Any, dtype: Any = None) -> Any:
     kind = (ns.real_type(*held) if held else float) if dtype is None else dtype
     if kind not in (np.float32, np.float64, float, "float32", "float64"):
         raise InvalidInputError(
-            f"dtype = {shown(dtype)} must be np.float32 or np.float64, for complex numbers too."
+            f"dtype = {shown(dtype)} must be np.float32 or np.float64; complex numbers follow."
         )
     wanted = {"f": np.dtype(kind), "c": np.result_type(kind, np.complex64)}
     if all([ns.numbers_of(leaf) == wanted[ns.numbers_of(leaf).kind] for leaf in held]):

@@ -1,7 +1,7 @@
 """Low-rank layers and adapters of a transformer, in PyTorch: rmopt.torch beside AdamW and Muon on the factors.
 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_torch_low_rank.py``, half an hour on one core. A larger network
-on a GPU, in ten minutes: ``python tests/benchmarks/test_torch_low_rank.py FILE``; ``--tiny`` tries that anywhere.
+on a GPU: ``python tests/benchmarks/test_torch_low_rank.py FILE``; ``--tiny`` tries that anywhere.
 """
 
 from __future__ import annotations
@@ -463,7 +463,7 @@ def test_overhead(measured: Any) -> None:
             assert row["rank"] > 8 or row["times Adam"] <= 4.0
 
 
-# A GPU, for ten minutes
+# A larger network on a GPU
 
 
 def on_gpu(tiny: bool) -> dict[str, Any]:
