@@ -510,8 +510,9 @@ class Experiment:
         table = pd.DataFrame(kept).drop(columns=[*NOT_BY_SEED], errors="ignore")
         write_atomically(run.path("by_seed.csv"), partial(table.to_csv, index=False, mode="wb"))
         claims = self.claims(rows)
+        told = " ".join(["", *(one.claim for one in claims), ""])
         # A user's methods that no claim names are compared with the first row.
-        own = [row for row in rows[1:] if row["method"] not in self.known and row.label not in str(claims)]
+        own = [row for row in rows[1:] if row["method"] not in self.known and f" {row.label} " not in told]
         beside = [
             f"{row.label} less {rows[0].label}, {name}: {Difference.of(row.cells, rows[0].cells, name)}."
             for row, name in product(own, [*self.columns][:1] if own else [])
