@@ -81,8 +81,9 @@ def check_retraction(
     Parameters
     ----------
     retraction : Retraction, str or callable
-        Also a name from the manifold's `retractions`. A class, or a function that makes one, is called twice. What a
-        Retraction drew when it was made stays unseen, and so does what differs between processes alone.
+        Also a name from the manifold's `retractions`. A class, or a function that makes one, is called twice. The
+        check of a Retraction does not see numbers drawn when it was made, and none sees those that differ
+        between processes alone, such as hashes of texts.
     manifold : Manifold
     rng, point, dtype : optional
         As in `check_gradient`.
@@ -557,7 +558,7 @@ def _staying(at: _Curves) -> Any:
 
 @law(RETRACTION, "random numbers in a call, in `__init__` or in its file; draw them from a fixed seed", 1e-10)
 def _repetition(at: _Curves) -> Any:
-    """R(x, ξ, t) is the same in each call, also of a retraction made anew."""
+    """R(x, ξ, t) is the same in each call, and for two objects of a class."""
     again = partial(_end, at.again, at.manifold, at.x)
     return np.max([_apart(at.manifold, end, again(xi, t)) for xi, t, end in at.ends])
 
