@@ -236,8 +236,8 @@ def _own(ambient: Any, cost: Cost, what: str, point: Any) -> Any:
     kind = ns.numbers_of(ambient).kind if getattr(ambient, "dtype", None) is not None else "f"
     if kind not in "fiuc" or (kind == "c" and not any(map(ns.is_complex, arrays_of(point)))):
         raise InvalidInputError(
-            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers, or at complex "
-            "points the derivative by the real part plus i times that by the imaginary part."
+            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers, or on a "
+            "manifold with field='complex' the derivative by the real part plus i times that by the imaginary part."
         )
     if isinstance(ambient, BlockDiagonal):
         blocks = {i: _own(block, cost, what, point) for i, block in ambient.blocks.items()}

@@ -279,8 +279,8 @@ class AutomaticCost(Cost):
         number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
-                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part of a "
-                f"complex one; {self.backend.name}_residuals takes several, such as residuals and constraints."
+                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part "
+                f"(complex points need field='complex'); {self.backend.name}_residuals takes several of them."
             )
         return float(number)
 
