@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,16 +46,13 @@ class Problem:
 
     manifold: Manifold
     cost: Cost
+    # How a solver of the cost alone treats other parts, empty if there are none.
+    beyond: ClassVar[str] = ""
 
     @property
     def constraints(self) -> tuple[Any, ...]:
         """Further constraints: none, except for `rmopt.costs.ConstrainedProblem`."""
         return ()
-
-    @property
-    def beyond(self) -> str:
-        """A phrase on how a solver of the cost alone treats other parts, empty if there are none."""
-        return ""
 
     def hold_to_cost(self, who: str) -> None:
         """Refuse a problem with parts outside its cost, on behalf of `who`, which uses the cost alone."""

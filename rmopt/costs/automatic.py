@@ -141,9 +141,6 @@ class AutomaticCost(Cost):
                 kept[place] = key, None
         return kept[place][1] or function
 
-    def gradient(self, point: Any) -> Any:
-        return self.value_and_gradient(point)[1]
-
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         value, gradient = self.unread(point)
