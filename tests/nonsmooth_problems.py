@@ -26,9 +26,6 @@ class Quadratic(Cost):
     def value(self, X: Array) -> float:
         return self.value_and_gradient(X)[0]
 
-    def gradient(self, X: Array) -> Array:
-        return self.value_and_gradient(X)[1]
-
     def value_and_gradient(self, X: Array) -> tuple[float, Array]:
         if self.A is not None:
             AX = self.A @ X

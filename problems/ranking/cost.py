@@ -78,10 +78,6 @@ class LabelRanking(FiniteSum):
                 total += float(np.sum(scores[best] - scores[violated] + 1.0))
         return total
 
-    def gradient(self, point: LowRankPoint | Array) -> Factored:
-        """Return the subgradient of the full sum, as an operator."""
-        return self.term_gradient(point, np.arange(self.n_terms))
-
     def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
         """Return the subgradient of the losses of some rows, as an operator of at most that rank."""
         rows = np.asarray(terms)

@@ -44,9 +44,6 @@ class Counted(Cost):
     def value(self, point: Any) -> float:
         return self.both(point)[0]
 
-    def gradient(self, point: Any) -> Any:
-        return self.both(point)[1]
-
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         return self.both(point)
 

@@ -69,9 +69,6 @@ class Captured(Cost):
     def value(self, X: Array) -> float:
         return self.value_and_gradient(X)[0]
 
-    def gradient(self, X: Array) -> Array:
-        return self.value_and_gradient(X)[1]
-
     def hessian(self, X: Array, direction: Array) -> Array:
         return -2.0 * (self.matrix @ direction)
 
@@ -132,9 +129,6 @@ class Nearest(Cost):
 
     def value(self, X: Array) -> float:
         return self.value_and_gradient(X)[0]
-
-    def gradient(self, X: Array) -> Array:
-        return self.value_and_gradient(X)[1]
 
 
 def packing(start: Array) -> Array:

@@ -44,9 +44,6 @@ class Quotients(Cost):
     def value(self, point: Any) -> Any:
         return self.value_and_gradient(point)[0]
 
-    def gradient(self, point: Any) -> Any:
-        return self.value_and_gradient(point)[1]
-
     def hessian(self, point: Any, direction: Any) -> Any:
         return (self.A @ direction[..., None])[..., 0]
 

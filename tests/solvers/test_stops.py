@@ -86,9 +86,6 @@ class Slow(FiniteSum):
     def value(self, point: Array) -> float:
         return float(point[0])
 
-    def gradient(self, point: Array) -> Array:
-        return self.term_gradient(point, np.arange(10))
-
     def term_gradient(self, point: Array, terms: Array) -> Array:
         time.sleep(self.delay)
         return np.array([len(terms) / 10, terms.sum() / 50, 0.0, 0.0])
