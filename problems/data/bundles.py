@@ -1,7 +1,5 @@
 """The kinds of data sets: samples with classes, several labels or tasks, ratings, and tags."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """Data larger than memory: an iterator over chunks of files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace

@@ -1,7 +1,5 @@
 """Documents in every installation: the documentation of scipy's functions and classes, by subpackage."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

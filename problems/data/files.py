@@ -1,7 +1,5 @@
 """Files, folders and frames of a user, read into tables: at once, or some rows at a time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re

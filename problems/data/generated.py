@@ -5,8 +5,6 @@ Equal seeds give equal rows, in blocks and as a whole. Each set gives in its ``s
 `problems.data.stream` reads it. Rows of ImageNet's size take 4 GB.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -14,8 +14,6 @@ Intelligent Systems 5 (2015), https://doi.org/10.1145/2827872. Parkinsons: Tsana
 Transactions on Biomedical Engineering 57 (2010), https://doi.org/10.1109/TBME.2009.2036000.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar

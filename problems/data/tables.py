@@ -1,7 +1,5 @@
 """The meaning of a table's columns, given or guessed from their names, and the resulting bundle."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
