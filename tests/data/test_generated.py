@@ -1,7 +1,5 @@
 """Generated data: equal in blocks and as a whole, of the papers' shapes, and no better than their floor."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 from pathlib import Path
