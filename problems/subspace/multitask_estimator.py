@@ -222,6 +222,10 @@ class MultitaskSubspace(TaskRegressions):
     ----------
     rank : int or None
         None chooses it by cross-validation within the rows of each task.
+    scale : {"standard", "none"}
+        "standard" subtracts the mean of each feature over all examples, and divides by its standard deviation.
+    centre : {"tasks", "none"}
+        "tasks" subtracts each task's mean from its examples and labels, which fits an intercept for each.
     lam : float or None
         Weight λ of ‖w_t‖², with None as for `rank`. With a large weight all tasks have the coefficients c.
     shared : bool or None
@@ -237,10 +241,6 @@ class MultitaskSubspace(TaskRegressions):
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
     init : {"common", "independent"}
-    scale : {"standard", "none"}
-        "standard" subtracts the mean of each feature over all examples, and divides by its standard deviation.
-    centre : {"tasks", "none"}
-        "tasks" subtracts each task's mean from its examples and labels, which fits an intercept for each.
     max_iter : int
         Of "batch".
     random_state : int, RandomState or None
