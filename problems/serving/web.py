@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import safe_sparse_dot
 
@@ -198,7 +199,9 @@ class TextSearch(Searcher):
         self.index = index
         self._names = [str(name).casefold() for name in index.names]
         both = map(" ".join, zip(map(str, index.names), index.texts, strict=True))
-        self._words = normalize(index.vectorizer.transform(both))
+        # A column for each document: a query reads the rows of its own words.
+        words = normalize(index.vectorizer.transform(both)).T
+        self._words = words.tocsr() if issparse(words) else words
 
     def find(self, fields: Any, k: int) -> Found:
         index, query, said = self.index, fields.get("q", ""), ""
@@ -213,7 +216,7 @@ class TextSearch(Searcher):
         known = bool(abs(x).sum())
         if not known and not named.any():
             return Found(query, message="No word of this is known to the model." if wanted else "")
-        words = safe_sparse_dot(normalize(x), self._words.T, dense_output=True)
+        words = safe_sparse_dot(normalize(x), self._words, dense_output=True)
         scores = blended(index.embedded(x) @ index.embeddings.T, words)[0]
         first = scores + 2.0 * named
         if row >= 0:
