@@ -92,7 +92,10 @@ class WordsAlone(DummyClassifier):
 def retrieval(model: Any, X: Any, y: Any) -> float:
     """Return the mean average precision of rows as queries for their class, ranked as a search does."""
     rows = model[:-1].transform(X)
-    learned, words = similarity.scores_of(model[-1], rows), cosine_scores(rows)
+    learned, words = (
+        similarity.scores_of(model[-1], rows),
+        cosine_scores(TfidfTransformer().fit_transform(rows)),
+    )
     return evaluate_retrieval(lambda part: blended(learned(part), words(part)), y, ks=()).map
 
 

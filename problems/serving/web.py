@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
-from sklearn.preprocessing import normalize
-from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.feature_extraction.text import TfidfTransformer
 
 from problems.serving.index import SimilarityIndex, blended
 from problems.validation import package
@@ -179,7 +177,8 @@ def excerpt(text: str) -> str:
 class TextSearch(Searcher):
     """The documents most similar to a text, or to one of them, by a learned similarity and by their words.
 
-    A quarter of a score is the learned one, as a share of the largest, and the rest is the cosine of words.
+    A quarter of a score is the learned one, as a share of the largest, and the rest is the cosine of words,
+    which count less the more texts have them.
     Documents whose name holds the query come first.
 
     Parameters
@@ -200,8 +199,8 @@ class TextSearch(Searcher):
         self._names = [str(name).casefold() for name in index.names]
         both = map(" ".join, zip(map(str, index.names), index.texts, strict=True))
         # A column for each document: a query reads the rows of its own words.
-        words = normalize(index.vectorizer.transform(both)).T
-        self._words = words.tocsr() if issparse(words) else words
+        self._weights = TfidfTransformer()
+        self._words = self._weights.fit_transform(index.vectorizer.transform(both)).T.tocsr()
 
     def find(self, fields: Any, k: int) -> Found:
         index, query, said = self.index, fields.get("q", ""), ""
@@ -216,7 +215,7 @@ class TextSearch(Searcher):
         known = bool(abs(x).sum())
         if not known and not named.any():
             return Found(query, message="No word of this is known to the model." if wanted else "")
-        words = safe_sparse_dot(normalize(x), self._words, dense_output=True)
+        words = (self._weights.transform(x) @ self._words).toarray()
         scores = blended(index.embedded(x) @ index.embeddings.T, words)[0]
         first = scores + 2.0 * named
         if row >= 0:

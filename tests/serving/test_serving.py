@@ -178,14 +178,14 @@ def ask(server: Any, target: str, **headers: str) -> tuple[int, Any, str]:
 
 def together(index: SimilarityIndex, query: str) -> Array:
     """Return a quarter of the learned scores over the largest one, and three quarters of the cosines of words."""
-    words, several = (
-        index.vectorizer,
-        [f"{name} {text}" for name, text in zip(index.names, index.texts, strict=True)],
-    )
-    learned, rows = np.zeros(len(index)), (words.transform([query]) @ words.transform(several).T).toarray()[0]
-    scores, order = index.query(query, len(index))
+    every = [query, *(f"{name} {text}" for name, text in zip(index.names, index.texts, strict=True))]
+    X = index.vectorizer.transform(every).toarray()
+    # Rare words weigh more.
+    X *= np.log((1 + len(index)) / (1 + (X[1:] > 0).sum(axis=0))) + 1.0
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    learned, (scores, order) = np.zeros(len(index)), index.query(query, len(index))
     learned[order[0]] = scores[0]
-    return 0.25 * learned / abs(learned).max() + 0.75 * rows
+    return 0.25 * learned / abs(learned).max() + 0.75 * X[1:] @ X[0]
 
 
 def test_words_find_their_text_and_a_model_its_class(index: SimilarityIndex) -> None:
