@@ -38,16 +38,10 @@ def loreta(n: int, k: int, nnz: int) -> list[dict[str, Any]]:
         times = StepTimes(n, k, nnz, steps=10_000)
         seconds = times.engine(psd=False)
         floor, _ = times.floor(psd=False)
-    return [
-        {
-            "n = m": n,
-            "k": k,
-            "non-zeros": nnz,
-            "a step, µs": 1e6 * seconds,
-            "touch loop, µs": 1e6 * floor,
-            "factors, MB": 16e-6 * n * k,
-        }
-    ]
+    return [{
+        "n = m": n, "k": k, "non-zeros": nnz, "a step, µs": 1e6 * seconds, "touch loop, µs": 1e6 * floor,
+        "factors, MB": 16e-6 * n * k,
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize("n", [10**4, 10**5, 10**6, 10**7])
