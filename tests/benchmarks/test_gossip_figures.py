@@ -29,8 +29,8 @@ Rows = list[dict[str, Any]]
 LONG = (100.0, 300.0, 200.0)
 CASES: dict[str, tuple[Any, ...]] = {
     "1, 2": (
-        6, 10_000, 100_000, 1.0, ("stochastic", 1e3, 1.4, 0.1, 200.0), ("parallel", 1e3, 1.4, 0.1, 200.0),
-        ("stochastic", 1e10, 1.4, 0.1, 200.0),
+        6, 10_000, 100_000, 1.0, ("stochastic", 1e3, 1.0, 1.0, 200.0), ("parallel", 1e3, 1.0, 1.0, 200.0),
+        ("stochastic", 1e10, 1.0, 1.0, 200.0), ("stochastic", 1e3, 1.4, 0.1, 200.0),
     ),
     "3": (6, 5_000, 50_000, 500.0, ("stochastic", 1e3, *LONG), ("precon-stochastic", 1e3, *LONG), ("tree",)),
     "4": (
@@ -61,7 +61,7 @@ def cases(case: str) -> Rows:
     for name, *how in ways:
         recorder, flat = Recorder({"": metrics}, first=20, ratio=1.05), name == "euclidean"
         if how:
-            plan = GossipPlan(how[0], "stochastic" if flat else name, graph, *how[1:], init="independent")
+            plan = GossipPlan(how[0], "stochastic" if flat else name, graph, *how[1:], "independent")
             gossip(tasks, 5, plan, 0, recorder=recorder, flat=flat)
         elif name == "tree":
             begun, found = process_time(), agree(tasks, 5, 0, graph=graph)

@@ -77,14 +77,10 @@ def comet(d: int, n_triplets: int) -> list[dict[str, Any]]:
             state[0] = engine.advance(state[0], schedule, etas)
 
         seconds, _ = median(steps, 5)
-    return [
-        {
-            "d": d,
-            "triplets": n_triplets,
-            "a step, ms": 1e3 * seconds / 40,
-            "W, its inverse and scratch, MB": megabytes(engine.pack(state[0])),
-        }
-    ]
+    return [{
+        "d": d, "triplets": n_triplets, "a step, ms": 1e3 * seconds / 40,
+        "W, its inverse and scratch, MB": megabytes(engine.pack(state[0])),
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize("d", [250, 500, 1000, 2000, 4000])
@@ -150,16 +146,11 @@ def gossiped(m: int, columns: int, agents: int, steps: int, processes: int = 0) 
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     seconds, updates, entries, bytes_sent, messages = json.loads(done.stdout)
     return {
-        "agents": agents,
-        "rows": m,
-        "columns": columns,
-        "entries": entries,
-        "updates of agents": updates,
-        "seconds": seconds,
-        "an update, ms": 1e3 * seconds / updates,
+        "agents": agents, "rows": m, "columns": columns, "entries": entries, "updates of agents": updates,
+        "seconds": seconds, "an update, ms": 1e3 * seconds / updates,
         "ns an entry": 1e9 * seconds / updates / (entries / agents),
         "bytes a message": bytes_sent / messages if messages else None,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", [2_000, 20_000, 200_000])
