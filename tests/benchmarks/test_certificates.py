@@ -6,8 +6,6 @@ are not installed are left out. Seconds are those of the processor.
 Run with ``pytest -o addopts= -s tests/benchmarks/test_certificates.py``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress

@@ -6,8 +6,6 @@ Peer times are the authors' MATLAB code under Octave on another machine of this 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_comet_step.py``.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

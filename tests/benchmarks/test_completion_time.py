@@ -6,8 +6,6 @@ installed.
 Run with ``pytest -o addopts= -s tests/benchmarks/test_completion_time.py``.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

@@ -4,8 +4,6 @@ Run with ``pytest -o addopts= -s tests/benchmarks/test_gossip_figures.py``, with
 Parkinsons; ten minutes.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from time import process_time
 from typing import Any

@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_growth.py``. One thread, medians; the docs show the tables.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

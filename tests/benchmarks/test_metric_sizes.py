@@ -5,8 +5,6 @@ Run with RMOPT_DATA_HOME and in parts of some minutes, of which the choices are 
 its own. The four classes of 20 Newsgroups are comp, rec, sci and talk.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

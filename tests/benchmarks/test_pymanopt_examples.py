@@ -3,8 +3,6 @@
 pymanopt runs its own scripts: its solver, and derivatives by autograd. CPU times are medians of three on one thread.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from time import process_time
 from typing import Any

@@ -6,8 +6,6 @@ that are not installed are left out. The closed form is what all must reach, not
 Run with ``pytest -o addopts= -s tests/benchmarks/test_rank_incremental_time.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_ranking_time.py``. Medians of several runs, one thread.
 """
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path

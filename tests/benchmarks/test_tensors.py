@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_tensors.py``.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

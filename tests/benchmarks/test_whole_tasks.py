@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_whole_tasks.py``.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
