@@ -1,7 +1,5 @@
 """Costs with minima in closed form on all kinds of manifolds, and full-gradient solvers for them."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Problems with kinks whose minima are known: by closed forms, by scalars, or by methods that agree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 A change that needs more room says in its commit why no part that exists could carry it, and raises the bound.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib
 from functools import cache

@@ -1,7 +1,5 @@
 """The losses of label ranking: a margin of 1 between true labels and the best wrong one, and the cross-entropy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

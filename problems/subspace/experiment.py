@@ -3,8 +3,6 @@
 Of Mishra et al. 2019, sections 6.2 and 6.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

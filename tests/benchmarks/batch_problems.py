@@ -1,7 +1,5 @@
 """Ten standard problems for full-gradient solvers, as arrays and functions that rmopt and its peers share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

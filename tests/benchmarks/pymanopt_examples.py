@@ -4,8 +4,6 @@ In each pair the first function is what the docs show; the second does what pyma
 cost by autograd, its solver. Both take the same data and start, and stop at a gradient of the same length.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Each method has the best of some step sizes or schedules. A step with reduced va
 others have five times as many passes as SRG takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``rmopt best``: who wins is known of data that are made up, and what is written can be used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Costs by autograd: exact actions, also where singular values are tied."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 import itertools

@@ -1,7 +1,5 @@
 """What costs give: values and gradients of any kind, right and wrong, and what costs are added to."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

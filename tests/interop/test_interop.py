@@ -1,7 +1,5 @@
 """pymanopt both ways, against known optima."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tensors of low rank, held against arrays of all their entries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import autograd.numpy as anp

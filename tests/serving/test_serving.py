@@ -1,7 +1,5 @@
 """Search of learned similarities: exact, from a folder, and on a page."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

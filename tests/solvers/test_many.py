@@ -1,7 +1,5 @@
 """Many independent problems at once: each goes as it would alone, on arrays of each library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import autograd.numpy as anp
@@ -45,7 +43,7 @@ class Quotients(Cost):
 class Indexed(Quotients):
     """The cost of some of the problems is known, too."""
 
-    def __getitem__(self, rows: Any) -> Indexed:
+    def __getitem__(self, rows: Any) -> "Indexed":
         found = Indexed(ns.namespace(rows).take(self.A, rows, axis=0))
         found.asked = self.asked
         return found

@@ -1,7 +1,5 @@
 """Workers that meet at their mean, in threads and in processes."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bars on standard error: of runs, of streams whose end nobody knows, and of experiments."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys

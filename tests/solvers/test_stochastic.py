@@ -1,7 +1,5 @@
 """Stochastic solvers beside SGD: by the papers' formulas, by closed forms, and their laws on manifolds."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

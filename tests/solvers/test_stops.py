@@ -1,7 +1,5 @@
 """Criteria that end runs: when they do, what they look at, and that resumed runs count on."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The experiments ``completion`` and ``multitask`` from the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
