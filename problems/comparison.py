@@ -16,8 +16,6 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
 `Experiment.__call__` does the rest. Other experiments use `Comparison` alone, which computes missing results.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """User-given folds of a cross-validation."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An estimator that follows a stream: chunk by chunk, with checkpoints from which it resumes bit-identically."""
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator

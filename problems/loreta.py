@@ -1,7 +1,5 @@
 """LORETA-1 (Shalit et al. 2012): the common part of document similarity and label ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """Online learners whose steps change a few arrays in place: the base of the baselines, OASIS and LEGO."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

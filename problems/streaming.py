@@ -1,7 +1,5 @@
 """``rmopt fit`` on rows with classes or labels: one model from files larger than memory."""
 
-from __future__ import annotations
-
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, fields

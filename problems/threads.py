@@ -1,7 +1,5 @@
 """Threads with scikit-learn's `n_jobs`, and the division of rows among them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Probabilities and thresholds of several labels, for any classifier with scores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial

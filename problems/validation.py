@@ -5,8 +5,6 @@ An `Estimator` declares its parameters as ``name: Annotated[type, check] = defau
 and takes its data through `admit`. Methods of a fitted model take them through `seen`.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from importlib import import_module
 from numbers import Real

@@ -1,7 +1,5 @@
 """Samples, and marks for real data, of the tests of co-embeddings."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

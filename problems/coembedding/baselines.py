@@ -1,7 +1,5 @@
 """Multi-label classifiers compared in the paper: binary relevance, chains, calibrated label ranking."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, Self

@@ -1,7 +1,5 @@
 """The costs of co-embedding samples and their labels, linked objects, and users, items and tags."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any

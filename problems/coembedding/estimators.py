@@ -1,7 +1,5 @@
 """Co-embeddings of samples and labels as estimators, and the training of the family's estimators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar, Self

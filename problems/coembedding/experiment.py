@@ -1,7 +1,5 @@
 """The experiments of Mirzazadeh et al. (2015): growing factors, classification with several labels, and tags."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

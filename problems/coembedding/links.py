@@ -1,7 +1,5 @@
 """Co-embeddings as scikit-learn estimators for links of a graph, and for tags, which link users and items."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass

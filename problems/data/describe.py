@@ -1,7 +1,5 @@
 """The content of ``rmopt data``: the list of data sets, the content of one, and the commands that take it."""
 
-from __future__ import annotations
-
 import shlex
 from importlib.metadata import entry_points
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The meaning of a table's columns, given or guessed from their names, and the resulting bundle."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +21,11 @@ from problems.data.bundles import (
     Ratings,
     TagBundle,
     TaskBundle,
-    canonical,
     holds_counts,
     stratified,
 )
 from rmopt.core.ambient import Array
+from rmopt.core.matrices import as_rows
 from rmopt.errors import InvalidInputError
 
 Roles = dict[str, list[str]]
@@ -399,7 +397,7 @@ def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None
         note_unused(table, roles)
         if issparse(X) and not holds_counts(X):
             table.notes.append("Its sparse table holds no counts of words: it is scaled, not weighted.")
-        return canonical(X) if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
+        return as_rows(X, "X") if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
     others = {name for names in roles.values() for name in names}
     features = [name for name in table.frame if name not in others]
     if not features:
@@ -440,7 +438,7 @@ def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...
     elif columns:
         Y = np.column_stack([flags(table, name, "a label by 1 and 0") for name in columns])
         labels = tuple(columns)
-    Y = canonical(Y)
+    Y = as_rows(Y, "Y")
     Y.eliminate_zeros()
     return Y, labels
 

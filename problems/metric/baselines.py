@@ -1,7 +1,5 @@
 """The baselines of COMET (Atzmon et al. 2015, section 5.1), behind the same interface."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 

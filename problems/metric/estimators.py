@@ -1,7 +1,5 @@
 """The base of learned Mahalanobis metrics, with scikit-learn's and metric-learn's names, and COMET."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

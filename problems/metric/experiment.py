@@ -1,7 +1,5 @@
 """The experiment ``rmopt run metric``: COMET compared with other metrics (Atzmon et al. 2015, section 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

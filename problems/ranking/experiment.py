@@ -1,7 +1,5 @@
 """The experiment ``rmopt run ranking``: figures 4 and 5 of the LORETA paper."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 The models of `estimators` are subspaces instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple

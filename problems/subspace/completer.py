@@ -3,8 +3,6 @@
 Separate from `estimators`, since there are three kinds: subspaces, alternating factors, and samples.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass

@@ -1,7 +1,5 @@
 """The costs of the family, sums over agents with their own data: matrix completion and shared features."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -176,7 +174,7 @@ class MatrixCompletion(OwnedData):
         gaps = predictions(point, W, part.indices, columns_of(part)) - part.data
         return float(gaps @ gaps), len(gaps)
 
-    def _solve(self, U: Array, agent: int, keep: bool = False) -> Solved:
+    def _solve(self, U: Array, agent: int, keep: bool = False) -> "Solved":
         """Solve columns in pieces that run in parallel, and store the data for the Hessian of a single agent."""
         part, keep = self.parts[agent], keep or self._n_agents == 1
         n, r = part.shape[1], U.shape[1]
@@ -224,7 +222,7 @@ class MatrixCompletion(OwnedData):
             result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
         return result
 
-    def _cuts(self, part: KnownEntries) -> Array:
+    def _cuts(self, part: "KnownEntries") -> Array:
         """Return the starts of pieces of columns, a single piece for one of several agents."""
         return pieces_of(part.indptr) if self._n_agents == 1 else np.array([0, part.shape[1]])
 
@@ -252,7 +250,7 @@ class KnownEntries(sp.csc_array):
         """The arguments of the kernels."""
         return self.indptr, self.indices, self.data
 
-    def with_values(self, values: Array) -> KnownEntries:
+    def with_values(self, values: Array) -> "KnownEntries":
         """Return the same entries with other values."""
         return KnownEntries((values, self.indices, self.indptr), shape=self.shape)
 
@@ -368,7 +366,7 @@ class MultitaskFeatures(OwnedData):
         parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in tasks.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, most=1e150))
 
-    def _solve(self, U: Array, agent: int) -> Solution:
+    def _solve(self, U: Array, agent: int) -> "Solution":
         return Solution(self.parts[agent], U, self.lam, agent)
 
     def _turned(self, U: Array, E: Array, agent: int) -> Array:

@@ -1,7 +1,5 @@
 """Related regressions in a common subspace, as a scikit-learn estimator."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass

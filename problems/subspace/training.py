@@ -1,11 +1,9 @@
 """Gossip between agents of this family: start, step sizes, and the final subspace."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
@@ -91,7 +89,7 @@ class GossipPlan(CheckedValue):
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any) -> GossipPlan:
+    def of(cls, estimator: Any) -> Self:
         """Return the plan with the parameters of an estimator."""
         return cls(**{name: getattr(estimator, name) for name in cls.__dataclass_fields__})
 

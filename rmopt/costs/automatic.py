@@ -141,9 +141,6 @@ class AutomaticCost(Cost):
                 kept[place] = key, None
         return kept[place][1] or function
 
-    def gradient(self, point: Any) -> Any:
-        return self.value_and_gradient(point)[1]
-
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         value, gradient = self.unread(point)
@@ -279,8 +276,8 @@ class AutomaticCost(Cost):
         number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
         if number.ndim != 0 or number.dtype.kind not in "fiub":
             raise InvalidInputError(
-                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part of a "
-                f"complex one; {self.backend.name}_residuals takes several, such as residuals and constraints."
+                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part "
+                f"(complex points need field='complex'); {self.backend.name}_residuals takes several of them."
             )
         return float(number)
 

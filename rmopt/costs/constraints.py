@@ -24,6 +24,7 @@ MADE_BY = "a cost: rmopt.autograd_cost(function) of one number, rmopt.autograd_r
 class CompositeProblem(Problem):
     """Minimise a cost f and terms h(c(x)) with a `Proximable` h, which is 0 or infinity for constraints."""
 
+    beyond = "takes no constraints; use AugmentedLagrangian, with a full-gradient solver as `inner`"
     equalities: Sequence[Cost]
     inequalities: Sequence[Cost]
 
@@ -39,11 +40,6 @@ class CompositeProblem(Problem):
     def constraints(self) -> tuple[Any, ...]:
         """The equalities and the inequalities."""
         return self.equalities, self.inequalities
-
-    @property
-    def beyond(self) -> str:
-        """The parts that a solver of the cost alone ignores."""
-        return "takes no constraints; use AugmentedLagrangian, with a full-gradient solver as `inner`"
 
     @property
     def terms(self) -> list[tuple[Proximable, Cost | None]]:
@@ -134,6 +130,9 @@ class NonsmoothProblem(CompositeProblem):
     (True, array([0.7071, 0.7071, 0.    ]))
     """
 
+    beyond = (
+        "ignores kinks; take ProximalGradient, AugmentedLagrangian, or cost + h.smoothed(eps) as the cost"
+    )
     cost: Any
     h: Proximable
     of: ResidualSum | None = None
@@ -157,13 +156,6 @@ class NonsmoothProblem(CompositeProblem):
     def terms(self) -> list[tuple[Proximable, Cost | None]]:
         """All h with their c."""
         return [*super().terms, (self.h, self.of)]
-
-    @property
-    def beyond(self) -> str:
-        """The parts that a solver of the cost alone ignores."""
-        return (
-            "ignores kinks; take ProximalGradient, AugmentedLagrangian, or cost + h.smoothed(eps) as the cost"
-        )
 
     def value(self, point: Any) -> float:
         """Return f + h(c) at a point, or f alone if h represents a constraint."""
@@ -220,9 +212,6 @@ class AugmentedCost(Cost):
 
     def value(self, point: Any) -> float:
         return self.problem.real(self.problem.cost.value(point)) + self._paid(self.parts(point))
-
-    def gradient(self, point: Any) -> Ambient:
-        return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
         """Return cost and gradient with one evaluation of the terms."""

@@ -137,9 +137,6 @@ class Envelope(Cost):
     def value(self, point: Any) -> float:
         return self.paid(*self.parts(point))
 
-    def gradient(self, point: Any) -> Ambient:
-        return total([self.pull(point, self.parts(point)[2])])
-
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
         """Return cost and gradient by one proximal map."""
         parts = self.parts(point)

@@ -1,6 +1,5 @@
 """The base of compiled engines on lifted factors: a gauge made from a point, monitored and renewed."""
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from rmopt.core.manifold import FixedRankManifold
 from rmopt.core.retraction import Retraction
 from rmopt.engines.base import Engine, checked, diverged
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
-from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.errors import DivergedError, InvalidInputError, warn
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.meeting import Meeting, go_on
 from rmopt.kernels.memory import at_line, on_lines, with_zeros
@@ -349,11 +348,10 @@ class GaugedEngine(Engine):
 def hint(slow: int, steps: int) -> None:
     """Warn if a compiled loop left most of its steps to a far slower path."""
     if slow > FEW and 2 * slow > steps:
-        warnings.warn(
+        warn(
             f"{slow} of {steps} steps were too ill-conditioned for the compiled loop and were done some hundred "
             "times slower: the step size is likely too large for this start (try a tenth).",
             RuntimeWarning,
-            stacklevel=2,
         )
 
 

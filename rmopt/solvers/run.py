@@ -1,5 +1,6 @@
 """The loop shared by all solvers."""
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,18 +47,13 @@ def finite_numbers(step: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        raise_diverged(error, step)
+        if not isinstance(error, RmoptError) and broke_down(error):
+            raise DivergedError(
+                f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try "
+                "a tenth of the step size, scale the data, or find points at which the cost is not finite.",
+                step,
+            ) from error
         raise
-
-
-def raise_diverged(error: Exception, step: int) -> None:
-    """Raise `DivergedError` for errors of linear algebra about matrices that are singular or not finite."""
-    if not isinstance(error, RmoptError) and broke_down(error):
-        raise DivergedError(
-            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try a "
-            "tenth of the step size, scale the data, or find points at which the cost is not finite.",
-            step,
-        ) from error
 
 
 class Solver(Value, Explained, ABC):
@@ -346,7 +342,7 @@ class Solver(Value, Explained, ABC):
         callback : callable, optional
             A function of each new row.
         verbose : bool
-            Draw a progress bar with the newest row, as ``Recorder(progress=True)`` does.
+            Draw a progress bar with the newest row, and tell why the run ended, as ``Recorder(progress=True)`` does.
 
         Returns
         -------
@@ -366,9 +362,12 @@ class Solver(Value, Explained, ABC):
         before, recorder.progress = recorder.progress, flag("verbose", verbose) or recorder.progress
         try:
             with self._held_threads(problem) as held:
-                return self._whole(
+                result = self._whole(
                     problem, initial_point, random_state, stop, recorder, checkpoint, held, callback
                 )
+            if recorder.progress:
+                print(f"{'not ' * (not result.converged)}converged ({result.stopped_by})", file=sys.stderr)
+            return result
         finally:
             recorder.progress = before
 
@@ -445,8 +444,7 @@ class _Run:
                     self.measure()
                 early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
-                    if recorder.progress:
-                        recorder.advance(self.step)
+                    recorder.advance(self.step)
                     due = self.observes or (self.measures and self._is_planned(self.step))
                     if due or not self.measures:
                         self.measure()
@@ -498,11 +496,8 @@ class _Run:
             measured_at = self.recorder.next_after(step)
             steps = int(min(self.last, step + self.piece, check_at, asked_at, saved_at, measured_at)) - step
         begun = time.perf_counter()
-        try:
+        with finite_numbers(step):
             self.state = self.solver.advance(self.work, self.state, steps)
-        except (ValueError, RuntimeError) as error:
-            raise_diverged(error, step)
-            raise
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
         self.step = int(self.state.steps)

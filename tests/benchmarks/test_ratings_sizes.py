@@ -6,8 +6,6 @@ Ten folds divide the entries of a block: a split holds out its own. Parameters a
 of the users, without the folds of splits. cmfrec takes part when it is installed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

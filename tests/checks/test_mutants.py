@@ -3,8 +3,6 @@
 What tests find in the library itself is in `mutation.py`, which is run by hand.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import re

@@ -1,7 +1,5 @@
 """Co-embeddings: losses against plain sums, estimators, baselines, tags, links and data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.optimize

@@ -1,7 +1,5 @@
 """Tags: losses against plain sums, recommenders, post cores and data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

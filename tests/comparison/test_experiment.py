@@ -1,7 +1,5 @@
 """`rmopt run similarity` end to end."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

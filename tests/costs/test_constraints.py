@@ -1,7 +1,5 @@
 """The augmented Lagrangian: against closed forms and scipy, with scalar and vector constraints, and its laws."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -71,7 +71,7 @@ class TestBundle:
         [
             ({"X": np.ones(4)}, "Expected 2D array"), ({"X": np.ones((4, 0))}, "0 feature"),
             ({"X": np.full((4, 2), np.nan)}, "X contains NaN"),
-            ({"X": csr_array(np.diag([1.0, 2.0, 3.0, np.inf]))}, "X contains infinity"),
+            ({"X": csr_array(np.diag([1.0, 2.0, 3.0, np.inf]))}, "X holds NaN or infinity"),
             ({"y": np.array([0, 1, 0])}, r"y must be an int64 array of shape \(4,\)"),
             ({"y": np.array([0.0, 1.0, 0.0, 1.0])}, "y must be an int64"),
             ({"y": np.array([1, 2, 1, 2])}, "0 .. n_classes - 1"),

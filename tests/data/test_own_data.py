@@ -1,7 +1,5 @@
 """Files, folders and frames that a user brings: what is read, what is guessed, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The baselines of both families against plain numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What estimators take and refuse at their door, and what they give to the tools around them."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Products and powers: parts, block-diagonal gradients, nesting, pymanopt, Fréchet means."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

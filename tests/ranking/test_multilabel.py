@@ -1,7 +1,5 @@
 """Multi-label data sets: what ships, what is read from files, and what is refused."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

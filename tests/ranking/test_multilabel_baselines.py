@@ -1,7 +1,5 @@
 """The baselines of co-embedding, and what they are compared by."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -81,7 +79,7 @@ class Moved(BaseEstimator):
     def __init__(self, slope: float = 1.0, shift: float = 0.0) -> None:
         self.slope, self.shift = slope, shift
 
-    def fit(self, X: np.ndarray, Y: np.ndarray) -> Moved:
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> "Moved":
         self.model_ = multilabel("br", "lr", 0).fit(X, Y)
         return self
 
@@ -111,7 +109,7 @@ def test_thresholds_undo_what_is_wrong_with_scores() -> None:
 class Handed(BaseEstimator):
     """The rows themselves are the scores."""
 
-    def fit(self, X: np.ndarray, Y: np.ndarray) -> Handed:
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> "Handed":
         return self
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:

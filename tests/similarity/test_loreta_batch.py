@@ -1,7 +1,5 @@
 """LORETA-r: steps on several terms at once follow Algorithm 3 and the reference engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracles
 import pytest

@@ -1,7 +1,5 @@
 """Certificates of costs that users write: with a lower bound, without one, and with a wrong one."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from typing import Any

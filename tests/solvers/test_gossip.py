@@ -1,7 +1,5 @@
 """Gossip: the cost as a sum over edges, Algorithm 1 in plain numpy, variants, clocks, checkpoints."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Manifold identification (Algorithm 6): its two forms, the collapse of the printed one, and its errors."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracles
 import pytest

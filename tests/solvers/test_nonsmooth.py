@@ -1,7 +1,5 @@
 """Kinks: laws of proximal maps and their mutants, ProximalGradient and its traps, h(c(x)) against closed forms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Certificates of semidefinite programmes with a known trace, and the staircase, beside interior points."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Multitask features: the corrected cost, the estimator, Alt-Min, the data of patients."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Matrix completion and multitask features: inner solutions, corrected gradients, estimators, baselines, data."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any
