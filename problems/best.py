@@ -34,7 +34,7 @@ from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.similarity import experiment as similarity
 from problems.subspace import BayesianCompletion, BiasedALS, EntryKFold, entries
 from problems.subspace.experiment import METHODS as COMPLETERS
-from problems.subspace.recommendations import titled
+from problems.subspace.recommendations import titled, write_lists
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
@@ -66,6 +66,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
 
     def keep(model: Any) -> str:
         model.set_params(handle_unknown="error").fit(bundle).save(run.path("model.npz"))
+        write_lists(run, model)
         return f"rmopt serve {shlex.quote(str(run.out))} shows model.npz, a {type(model).__name__}."
 
     if low == high or (low >= 0 and high > 10 * middle):
@@ -206,7 +207,7 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None, names
     shown = f"{n} splits show only differences above {Difference(0.0, 1.0, n).margin:.1f} standard errors"
     doubt = f"; {shown}, and leave it level with {', '.join(level)}" if level else ""
     chosen = {one.kind.label: listed(one.best[1]).replace("model__", "") or "none" for one in rivals}
-    by = f"Parameters, by folds of the training part of the first of {n} splits"
+    by = f"Means over {n} splits with {1 / SPLITS:.0%} held out. Parameters, by folds of the first training part"
     notes = [f"\n{winner} is the best{doubt}.", f"{by}: {'; '.join(map(': '.join, chosen.items()))}."]
     every = "; all settings were tried" * (not any(one.left for one in rivals))
     notes.append(keep(first.kind.made(first.best[1], **given)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
@@ -41,12 +41,15 @@ class Found:
         A remark on them, or why there are none.
     kept : list of tuple
         Fields of the address, with their values, that the form on the page sends along.
+    liked : mapping
+        Items that a person likes, with the address fields of the page without each.
     """
 
     query: str
     results: list[dict[str, Any]] = field(default_factory=list)
     message: str = ""
     kept: Sequence[tuple[str, Any]] = ()
+    liked: Mapping[Any, Sequence[tuple[str, Any]]] = field(default_factory=dict)
 
 
 class Searcher(ABC):

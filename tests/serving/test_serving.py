@@ -300,6 +300,7 @@ class One(Searcher):
                 }
             ],
             kept=[("likes", 3)],
+            liked={"<a>": [("q", "x")]},
         )
 
 
@@ -321,6 +322,7 @@ def test_a_search_of_ones_own_may_hold_numbers_of_numpy_and_answers_head() -> No
         assert "<strong>a</strong>" in page
         assert '<a href="/?q=%C3%BC%26&amp;q=2">b</a>' in page
         assert '<input type="hidden" name="likes" value="3">' in page
+        assert '<b>&lt;a&gt;</b> <a href="/?q=x" aria-label="remove &lt;a&gt;">remove</a>' in page
     finally:
         server.should_exit = True
         thread.join()
