@@ -96,8 +96,8 @@ class Completion(Experiment):
         kinds = {getattr(kind.estimator, "_rates", True) for kind in self.chosen.values()}
         if len(kinds) > 1:
             raise InvalidInputError(
-                "implicit, neighbors and popular make lists from views or purchases, and other --methods predict "
-                "ratings; compare them in separate runs."
+                "implicit, neighbors and popular make lists, measured by nDCG, and other --methods predict ratings, "
+                "measured by RMSE; compare them in two runs, such as one with --methods popular,neighbors,implicit."
             )
         self.lists = kinds == {False}
         self.columns = {"ndcg" if self.lists else "test_rmse": "sem", "disagreement": None}
@@ -110,9 +110,9 @@ class Completion(Experiment):
                 f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; take "
                 "--methods popular,neighbors,implicit, for data without ratings."
             )
-        share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
+        self.share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
         self.ranks = options.ranks_within(self.run.say, self.rank, usual_rank, min(bundle.shape) - 1)
-        self.kept = Kept(partial(entries_of, bundle, share), 1)
+        self.kept = Kept(partial(entries_of, bundle, self.share), 1)
         # Compiled code is loaded before a clock starts.
         for name in self.chosen.keys() & METHODS.keys():
             METHODS[name].made(rank=1, random_state=0, n_agents=2).fit(
@@ -132,8 +132,8 @@ class Completion(Experiment):
         return method in METHODS and "n_agents" in METHODS[method].estimator.get_params()
 
     def header(self) -> str:
-        bundle = self.bundle
-        return f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, {self.splits}"
+        name, (rows, columns) = f"{self.bundle.name} ({self.bundle.source})", self.bundle.shape
+        return f"{name}: {rows:,} × {columns:,}, {self.splits} with {self.share:.0%} held out"
 
     def label(self, one: Settings) -> str:
         signs: Settings = {"agents": ("N", self.counts), "rank": ("r", self.ranks)}

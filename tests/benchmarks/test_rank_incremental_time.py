@@ -132,13 +132,7 @@ def fits(bundle: Any) -> list[dict[str, Any]]:
     with threadpool_limits(1, user_api="blas"):
         theirs, _ = median(lambda: multilabel("br", "svm", 0).fit(plain.X[train], Y[train]))
     assert model.is_global_
-    return [
-        {
-            "data": bundle.name,
-            "rows": int(train.sum()) if train.dtype == bool else len(train),
-            "co-embedding, s": ours,
-            "rank": model.rank_,
-            "binary relevance, s": theirs,
-            "ours / binary relevance": ours / theirs,
-        }
-    ]
+    return [{
+        "data": bundle.name, "rows": int(train.sum()) if train.dtype == bool else len(train), "co-embedding, s": ours,
+        "rank": model.rank_, "binary relevance, s": theirs, "ours / binary relevance": ours / theirs,
+    }]  # fmt: skip
