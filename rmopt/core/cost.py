@@ -80,7 +80,7 @@ class Cost(Linear, ABC):
         return (kind.gradient, kind.value_and_gradient) != (Cost.gradient, Cost.value_and_gradient)
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return cost and Euclidean gradient. Override this, also in place of `gradient`, to share work."""
+        """Return cost and Euclidean gradient. Override this, also instead of `gradient`, to share work."""
         return self.value(point), self.gradient(point)
 
     def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
