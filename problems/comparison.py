@@ -240,8 +240,6 @@ def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
     try:
         return train(settings)
     except InvalidInputError as error:
-        if "method" not in settings:
-            raise
         raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
 
 

@@ -11,12 +11,6 @@ from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, shown
 
 
-def folds_named(name: str, value: Any) -> Any:
-    """Refuse values that cannot be folds of any rows."""
-    iterable = value is None or hasattr(value, "split") or hasattr(value, "__iter__")
-    return value if iterable else integer(name, value, 2)
-
-
 def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]]:
     """Return the folds that `cv` makes, as numbers of rows."""
     rows = np.arange(len(Y))

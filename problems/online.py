@@ -174,7 +174,7 @@ class Oasis(TripletSolver):
             rows, _, steps = rows_and_terms(cost, terms, etas)
             return kernels.oasis(arrays["W"], rows, steps, moves)
 
-        return lambda W: {"W": _own(W)}, lambda arrays: arrays["W"].copy(), loop
+        return lambda W: {"W": np.array(W, dtype=float, order="C")}, lambda arrays: arrays["W"].copy(), loop
 
 
 class Lego(TripletSolver):
@@ -211,11 +211,7 @@ class Lego(TripletSolver):
             rows, _, steps = rows_and_terms(cost, terms, etas)
             return kernels.lego(pending.Changing(**arrays), near, far, rows, steps, moves)
 
-        return lambda W: pending.of(_own(W))._asdict(), _with_changes, loop
-
-
-def _own(matrix: Array) -> Array:
-    return np.array(matrix, dtype=float, order="C")
+        return lambda W: pending.of(np.array(W, dtype=float, order="C"))._asdict(), _with_changes, loop
 
 
 def _with_changes(arrays: dict[str, Array]) -> Array:

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from problems.folds import folds_named, folds_of
+from problems.folds import folds_of
 from problems.validation import (
     Estimator,
     in_order,
@@ -131,7 +131,7 @@ class LabelThresholds(LabelTables, Estimator):
     estimator: Annotated[Any, _scorer]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Annotated[Any, folds_named] = 5
+    cv: Annotated[Any, lambda _, cv: cv] = 5
     pooled: Annotated[bool, flag] = False
 
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:

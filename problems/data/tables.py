@@ -24,7 +24,7 @@ from problems.data.bundles import (
     holds_counts,
     stratified,
 )
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
 from rmopt.core.matrices import as_rows
 from rmopt.errors import InvalidInputError
 
@@ -475,8 +475,9 @@ def tasks(table: Table, roles: Roles) -> TaskBundle:
     task = names_in(table, roles["task"][0])[1].astype(np.int64)
     y = numbers_in(table, roles["label"], "name the column of the target, as label=COLUMN")[:, 0]
     X, names = features_of(table, roles)
-    X = X.toarray() if issparse(X) else X
-    return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))
+    return TaskBundle(
+        table.name, table.source, dense(X), y, task, feature_names=names, notes=tuple(table.notes)
+    )
 
 
 # The first kind for which a table has all columns is used.

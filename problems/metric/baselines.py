@@ -6,6 +6,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
+from sklearn.utils import Tags
 
 from problems.metric import kernels
 from problems.metric.estimators import MahalanobisMetric, TripletLearner
@@ -44,7 +45,10 @@ class EuclideanMetric(MahalanobisMetric):
     True
     """
 
-    learns = False
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Store the number of features.

@@ -248,7 +248,7 @@ class CompletionModel(Saved, Estimator):
 
     def _bounds(self) -> tuple[float, float] | None:
         """Return the limits, or those of the bundle of `fit`."""
-        return self.limits_ if self.limits is None else self.limits
+        return self.limits_ if self.limits is None else _limits("limits", self.limits)
 
     def recommend(
         self, column: Any, n: int = 10, *, return_std: bool = False, min_support: int = 0

@@ -115,12 +115,9 @@ class OwnedData(AgentSum):
         return self._at(point, agent).W.copy()
 
 
-def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
-    """Return consecutive, nearly equal shares for each agent."""
-    if not 1 <= integer("n_agents", n_agents) <= count:
-        raise InvalidInputError(
-            f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
-        )
+def shares_out(count: int, n_agents: int) -> list[slice]:
+    """Return consecutive, nearly equal shares of columns or tasks for each agent, none of them empty."""
+    integer("n_agents", n_agents, 1, count)
     return [slice(first, last) for first, last in pairwise(np.arange(n_agents + 1) * count // n_agents)]
 
 
@@ -296,7 +293,7 @@ def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
     """Return consecutive, nearly equal shares of columns for each agent."""
     whole = known_entries(ratings)
     parts = {}
-    for agent, share in enumerate(shares_out("columns", whole.shape[1], n_agents)):
+    for agent, share in enumerate(shares_out(whole.shape[1], n_agents)):
         parts[agent] = whole[:, share]
         if parts[agent].nnz == 0:
             raise InvalidInputError(
@@ -362,7 +359,7 @@ class MultitaskFeatures(OwnedData):
     ) -> None:
         if not isinstance(tasks, Mapping):
             whole = sequence("tasks", tasks)
-            tasks = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
+            tasks = dict(enumerate(whole[share] for share in shares_out(len(whole), n_agents)))
         parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in tasks.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, most=1e150))
 

@@ -22,6 +22,7 @@ from problems.methods import Cell, Method, Settings
 from problems.subspace import baselines
 from problems.subspace.als import WEIGHTS, BiasedALS, ImplicitALS, ScaledSGDCompletion
 from problems.subspace.bayesian import BayesianCompletion
+from problems.subspace.completer import entries
 from problems.subspace.estimators import RCGMC, RTRMC, BatchCompletion, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import AltMin, MultitaskSubspace, PooledRidge, is_constant
 from problems.subspace.training import VARIANTS
@@ -186,11 +187,7 @@ class Completion(Experiment):
 
 def entries_of(bundle: Ratings, share: float, seed: int) -> SimpleNamespace:
     """Return pairs and values of a bundle, a share of which is held out."""
-    out, pairs, values = (
-        bundle.held_out(seed, share),
-        np.column_stack([bundle.rows, bundle.columns]),
-        bundle.values,
-    )
+    (pairs, values), out = entries(bundle), bundle.held_out(seed, share)
     return SimpleNamespace(X=pairs[~out], y=values[~out], X_test=pairs[out], y_test=values[out])
 
 

@@ -13,7 +13,6 @@ from rmopt.core.arguments import CheckedValue, bounded, instance, integer, numbe
 from rmopt.core.streams import Stream, generator
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
-from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Product, frechet_mean
 from rmopt.solvers import (
     LBFGS,
@@ -38,13 +37,6 @@ TURNS = 3
 
 def _rho(name: str, value: Any) -> Any:
     return value if isinstance(value, str) and value == "auto" else number(name, value, least=0)
-
-
-def _graph(name: str, value: Any) -> Any:
-    if isinstance(value, str):
-        return one_of(name, value, GRAPHS)
-    wanted = f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents"
-    return instance(name, value, (Graph, list, tuple, np.ndarray), wanted)
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ class GossipPlan(CheckedValue):
 
     rho: Annotated[float | str, _rho] = "auto"
     variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
-    graph: Annotated[Any, _graph] = "path"
+    graph: Annotated[Any, lambda _, graph: graph] = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
