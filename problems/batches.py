@@ -1,7 +1,5 @@
 """Batches of rows with words left out, shared by the costs that learn embeddings by AdaGrad."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from pathlib import Path

@@ -14,7 +14,8 @@ from warnings import catch_warnings
 import joblib
 import numpy as np
 from scipy.sparse import csr_array, issparse
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.dummy import DummyClassifier
+from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
 from sklearn.model_selection import KFold, StratifiedKFold, cross_validate
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline
@@ -23,18 +24,20 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 from problems.comparison import Difference, averaged, crossed, listed
 from problems.data import Bundle, ClassBundle, MultilabelBundle, Ratings, read_texts
 from problems.data.bundles import scaling
-from problems.evaluation import evaluate_retrieval
+from problems.evaluation import cosine_scores, evaluate_retrieval
 from problems.methods import Cell, Method, Settings
 from problems.metric.experiment import METHODS as MEASURES
 from problems.options import loaded
 from problems.ranking import LoretaLabelRanker
 from problems.ranking import experiment as ranking
 from problems.serving import SimilarityIndex
+from problems.serving.index import WORDS as SHARE
+from problems.serving.index import blended
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.similarity import experiment as similarity
 from problems.subspace import BayesianCompletion, BiasedALS, EntryKFold, entries
 from problems.subspace.experiment import METHODS as COMPLETERS
-from problems.subspace.recommendations import titled
+from problems.subspace.recommendations import titled, write_lists
 from rmopt.core import DivergedError, InvalidInputError
 from rmopt.experiments import Outcome, Run
 from rmopt.files import write_atomically
@@ -66,6 +69,7 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
 
     def keep(model: Any) -> str:
         model.set_params(handle_unknown="error").fit(bundle).save(run.path("model.npz"))
+        write_lists(run, model)
         return f"rmopt serve {shlex.quote(str(run.out))} shows model.npz, a {type(model).__name__}."
 
     if low == high or (low >= 0 and high > 10 * middle):
@@ -80,9 +84,20 @@ def ratings(bundle: Ratings, run: Run, file: str) -> tuple[Any, ...]:
     return *entries(bundle), kinds, given, "rmse", "neg_root_mean_squared_error", splitter, keep
 
 
+class WordsAlone(DummyClassifier):
+    """Documents with equal scores, so that only their words tell them apart."""
+
+    transform = DummyClassifier.predict_proba
+
+
 def retrieval(model: Any, X: Any, y: Any) -> float:
-    """Return the mean average precision of rows as queries for their class."""
-    return evaluate_retrieval(similarity.scores_of(model[-1], model[:-1].transform(X)), y, ks=()).map
+    """Return the mean average precision of rows as queries for their class, ranked as a search does."""
+    rows = model[:-1].transform(X)
+    learned, words = (
+        similarity.scores_of(model[-1], rows),
+        cosine_scores(TfidfTransformer().fit_transform(rows)),
+    )
+    return evaluate_retrieval(lambda part: blended(learned(part), words(part)), y, ks=()).map
 
 
 _ROWS = Method("LoretaLabelRanker", LoretaLabelRanker(), crossed(rank=(20, 50, 100)))
@@ -91,7 +106,8 @@ _BATCHES = crossed(rank=(30, 100), temperature=(0.2, 0.3, 0.5))
 _COSINES = Method("ContrastiveSimilarity", ContrastiveSimilarity(), _BATCHES)
 # For rows with several labels, for words, and for features.
 RANKERS: Any = *map(ranking.METHODS.get, ("ridge", "svm", "low-rank-logistic")), _ROWS
-TEXTS: Any = *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
+_WORDS = Method("words alone", WordsAlone())
+TEXTS: Any = _WORDS, *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
 METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "comet-distance", "lego")))
 
 
@@ -110,21 +126,27 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
     # Measurements may already have similar sizes.
     scalings: Any = crossed(scaling=(StandardScaler(), "passthrough")) if behind else [{}]
 
+    weights = scaling(X)
+    if isinstance(weights, TfidfTransformer):
+        # The logarithm of counts, which nearly always helps.
+        weights.set_params(sublinear_tf=True)
+
     def piped(kind: Method) -> Method:
-        steps = [("scaling", scaling(X)), ("lengths", Normalizer()), ("model", kind.estimator), *behind]
+        steps = [("scaling", weights), ("lengths", Normalizer()), ("model", kind.estimator), *behind]
         points = [{f"model__{name}": point[name] for name in point} for point in kind.grid or [{}]]
         return Method(kind.label, Pipeline(steps), [point | more for point in points for more in scalings])
 
     def keep(model: Any) -> str:
         model.fit(X, y)
         with suppress(InvalidInputError):
-            texts, _, places = read_texts(file)
+            texts, labels, places = read_texts(file)
             model.steps.insert(0, ("words", CountVectorizer(vocabulary=bundle.feature_names)))
             if scoring is retrieval:
                 rows = model[1:].transform(X).astype(np.float32)
-                about = {"names": places, "texts": texts, "vectorizer": model[:-1]}
+                about = {"names": places, "texts": texts, "vectorizer": model[:-1], "labels": labels}
                 SimilarityIndex(model[-1], rows, **about).save(run.out)
-                return f"rmopt serve {shlex.quote(str(run.out))} searches these texts."
+                how = f"by words ({SHARE:.0%} of a score) and by this model, as mAP is measured here"
+                return f"rmopt serve {shlex.quote(str(run.out))} searches these texts {how}."
         write_atomically(run.path("model.joblib"), partial(joblib.dump, model))
         return "joblib.load reads model.joblib, the whole pipeline; load files that you trust."
 
@@ -161,11 +183,14 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None, names
         raise InvalidInputError(f"{bundle.source} holds {bundle.holds}: no rivals are known; see rmopt data.")
     X, y, kinds, given, measure, scoring, splitter, keep = CONTESTS[type(bundle)](bundle, run, file)
     draw, end, tuned = Random(run.seed).sample, begun + 60.0 * minutes, begun + TUNING * 60.0 * minutes
-    rivals = [Rival(one, [one.defaults, *draw(one.grid, len(one.grid))]) for one in kinds]
+    points = {one.label: filter(one.defaults.__ne__, draw(one.grid, len(one.grid))) for one in kinds}
+    rivals = [Rival(one, [one.defaults, *points[one.label]]) for one in kinds]
     run.say(f"{bundle.source}: {bundle.holds}. Rivals: {', '.join(one.label for one in kinds)}.")
-    (rows, _), *_ = splits = list(splitter(SPLITS).split(X, y))
-    inner = splitter(SPLITS).split(X[rows], y[rows])
-    folds = [(rows[train], rows[test]) for train, test in inner][: 1 if X.size > MANY else FOLDS]
+    # Small classes are among the odd things of rmopt data.
+    with catch_warnings(action="ignore"):
+        (rows, _), *_ = splits = list(splitter(SPLITS).split(X, y))
+        inner = splitter(SPLITS).split(X[rows], y[rows])
+        folds = [(rows[train], rows[test]) for train, test in inner][: 1 if X.size > MANY else FOLDS]
 
     def measured(one: Rival, point: Settings, folds: Any) -> list[Cell]:
         model = one.kind.made(point, **given)
@@ -206,7 +231,7 @@ def best(run: Run, file: str, minutes: float = 5.0, data_home: Any = None, names
     shown = f"{n} splits show only differences above {Difference(0.0, 1.0, n).margin:.1f} standard errors"
     doubt = f"; {shown}, and leave it level with {', '.join(level)}" if level else ""
     chosen = {one.kind.label: listed(one.best[1]).replace("model__", "") or "none" for one in rivals}
-    by = f"Parameters, by folds of the training part of the first of {n} splits"
+    by = f"Means over {n} splits with {1 / SPLITS:.0%} held out. Parameters, by folds of the first training part"
     notes = [f"\n{winner} is the best{doubt}.", f"{by}: {'; '.join(map(': '.join, chosen.items()))}."]
     every = "; all settings were tried" * (not any(one.left for one in rivals))
     notes.append(keep(first.kind.made(first.best[1], **given)))

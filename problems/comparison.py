@@ -16,8 +16,6 @@ A family writes one ``experiment.py``, with a dataclass that derives from `Exper
 `Experiment.__call__` does the rest. Other experiments use `Comparison` alone, which computes missing results.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -241,8 +239,6 @@ def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
     try:
         return train(settings)
     except InvalidInputError as error:
-        if "method" not in settings:
-            raise
         raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
 
 

@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.preprocessing import normalize
 
 from problems.kernels import retrieved
 from problems.rows import near_zero
-from problems.threads import by_rows
+from problems.threads import threads_of
 from problems.validation import classes, table_of_numbers
 from rmopt.core.ambient import dense
 from rmopt.core.arguments import array, integer, sequence
 from rmopt.core.matrices import real_matrix, row_dots
 from rmopt.errors import InvalidInputError
+from rmopt.solvers.threads import one_blas_thread
 
 __all__ = ["Retrieval", "bilinear_scores", "cosine_scores", "evaluate_retrieval", "matrix_scores"]
 
@@ -153,7 +155,10 @@ def evaluate_retrieval(
             )
         retrieved(scores, ranked, group[block], members, starts, positions, precisions[part])
 
-    by_rows(measure, len(rows), BLOCK, n_jobs)
+    blocks = [slice(first, first + BLOCK) for first in range(0, len(rows), BLOCK)]
+    # With one thread of BLAS the scores of a block do not depend on the number of threads.
+    with one_blas_thread():
+        Parallel(threads_of(n_jobs), require="sharedmem")(delayed(measure)(block) for block in blocks)
     mean_average, *at_ks = precisions.mean(axis=0).tolist()
     return Retrieval(mean_average, dict(zip(positions.tolist(), at_ks, strict=True)), len(rows))
 
@@ -191,10 +196,8 @@ def bilinear_scores(query_embedding: ArrayLike, document_embedding: ArrayLike) -
     >>> scores(np.array([1])).tolist()
     [[6.0, 8.0]]
     """
-    left, right = (
-        table_of_numbers(name, part, sparse=False)
-        for name, part in (("query_embedding", query_embedding), ("document_embedding", document_embedding))
-    )
+    left = table_of_numbers("query_embedding", query_embedding, sparse=False)
+    right = table_of_numbers("document_embedding", document_embedding, sparse=False)
     if left.shape != right.shape:
         raise InvalidInputError(
             f"query_embedding and document_embedding must be of one shape, got {left.shape} and {right.shape}."

@@ -1,7 +1,5 @@
 """User-given folds of a cross-validation."""
 
-from __future__ import annotations
-
 from numbers import Integral
 from typing import Any
 
@@ -11,12 +9,6 @@ from sklearn.model_selection import KFold, check_cv
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer, shown
-
-
-def folds_named(name: str, value: Any) -> Any:
-    """Refuse values that cannot be folds of any rows."""
-    iterable = value is None or hasattr(value, "split") or hasattr(value, "__iter__")
-    return value if iterable else integer(name, value, 2)
 
 
 def folds_of(cv: Any, X: Any, Y: Array, groups: Any) -> list[tuple[Array, Array]]:

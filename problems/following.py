@@ -1,22 +1,20 @@
 """An estimator that follows a stream: chunk by chunk, with checkpoints from which it resumes bit-identically."""
 
-from __future__ import annotations
-
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 import rmopt
+from problems.saving import names_to_store
 from problems.threads import threads_of
-from problems.validation import check_columns
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import shown
+from rmopt.core.matrices import as_rows
 from rmopt.core.runs import running
 from rmopt.core.values import written
 from rmopt.files import reading
@@ -127,9 +125,14 @@ def _left(chunks: Iterable[Any], learned: int, known: int, checkpoint: Any) -> I
 
 
 def _check_names(model: Any, chunks: Any) -> None:
-    """Compare the feature names in the files of a stream, whose rows are arrays, with those of the model."""
-    if (names := getattr(chunks, "feature_names", None)) is not None:
-        check_columns(model, SimpleNamespace(columns=names))
+    """Refuse other feature names in the files of a stream, whose rows are arrays, than those of the model."""
+    names, known = getattr(chunks, "feature_names", None), getattr(model, "feature_names_in_", None)
+    if names is not None and known is not None and list(names) != list(known):
+        raise InvalidInputError(
+            f"X has the columns {shown(list(names))}, and those before {shown(list(known))}; bring them into that "
+            "order."
+        )
+    if names is not None:
         vars(model).pop("feature_names_in_", None)
 
 
@@ -139,7 +142,7 @@ def _pack(model: Any, *place: int) -> dict[str, Array]:
     return {
         "place": np.array(place),
         **{f"run.{name}": array for name, array in model._continued.pack().items()},
-        **{f"kept.{name}": np.asarray(_plain(getattr(model, name))) for name in kept},
+        **{f"kept.{name}": names_to_store(name, np.asarray(getattr(model, name))) for name in kept},
     }
 
 
@@ -176,16 +179,8 @@ def checkpoint_of(model: Any, **data: Any) -> Checkpoint | None:
 
 def _parts_of(matrix: Any) -> list[Array]:
     """Return the arrays of a sparse matrix, independent of the order of its entries."""
-    rows = matrix.tocsr()
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
+    rows = as_rows(matrix, "the data")
     return [rows.data, rows.indices.astype(np.int64), rows.indptr.astype(np.int64)]
-
-
-def _plain(value: Any) -> Any:
-    """Return names as an array of text, for files without pickle."""
-    return value.tolist() if isinstance(value, np.ndarray) and value.dtype.hasobject else value
 
 
 def _digest(X: Any, y: Any, check: int) -> int:

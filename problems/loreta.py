@@ -1,7 +1,5 @@
 """LORETA-1 (Shalit et al. 2012): the common part of document similarity and label ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -9,12 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from sklearn.utils import Tags
 
 from problems.following import checkpoint_of, follow
 from problems.saving import Saved, layout_of, point_of
 from problems.threads import threads_of
-from problems.validation import Estimator, begin, file_path, seedable, step_rule, thread_count
+from problems.validation import Estimator, Supervised, begin, file_path, seedable, step_rule, thread_count
 from rmopt.core import InvalidInputError, LowRankPoint, Problem, PSDPoint, Retraction
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, flag, instance, integer, named, optional
@@ -69,7 +66,7 @@ class LowRankModel:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Loreta(Saved, Estimator):
+class Loreta(Saved, Supervised, Estimator):
     """An estimator that learns a matrix of fixed rank by LORETA-1 and, when fitted, has the `model_`."""
 
     step_size: Annotated[Any, optional(step_rule)] = None
@@ -89,11 +86,6 @@ class Loreta(Saved, Estimator):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.model_ = LowRankModel(self._continued.point())
         return self.model_
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.target_tags.required = True
-        return tags
 
     @classmethod
     def _layout(cls, arrays: Any) -> Layout:
@@ -122,10 +114,8 @@ class Loreta(Saved, Estimator):
         InvalidInputError
             For a point that does not fit or is not finite.
         """
-        kind, words = (
-            (PSDPoint, "a PSDPoint") if getattr(self, "psd", False) else (LowRankPoint, "a LowRankPoint")
-        )
-        point = instance("point", point, kind, words)
+        kind = PSDPoint if getattr(self, "psd", False) else LowRankPoint
+        point = instance("point", point, kind, f"a {kind.__name__}")
         if self.rank not in (None, point.rank):
             raise InvalidInputError(f"the point has rank {point.rank}, and the estimator rank = {self.rank}.")
         if not all(np.isfinite(part).all() for part in vars(point).values()):

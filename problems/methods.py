@@ -7,8 +7,6 @@ steps whose ``random_state`` is None, the experiment sets them and trains it for
 are checked, by `rows_of` if they are tables.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

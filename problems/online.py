@@ -1,7 +1,5 @@
 """Online learners whose steps change a few arrays in place: the base of the baselines, OASIS and LEGO."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +174,7 @@ class Oasis(TripletSolver):
             rows, _, steps = rows_and_terms(cost, terms, etas)
             return kernels.oasis(arrays["W"], rows, steps, moves)
 
-        return lambda W: {"W": _own(W)}, lambda arrays: arrays["W"].copy(), loop
+        return lambda W: {"W": np.array(W, dtype=float, order="C")}, lambda arrays: arrays["W"].copy(), loop
 
 
 class Lego(TripletSolver):
@@ -213,11 +211,7 @@ class Lego(TripletSolver):
             rows, _, steps = rows_and_terms(cost, terms, etas)
             return kernels.lego(pending.Changing(**arrays), near, far, rows, steps, moves)
 
-        return lambda W: pending.of(_own(W))._asdict(), _with_changes, loop
-
-
-def _own(matrix: Array) -> Array:
-    return np.array(matrix, dtype=float, order="C")
+        return lambda W: pending.of(np.array(W, dtype=float, order="C"))._asdict(), _with_changes, loop
 
 
 def _with_changes(arrays: dict[str, Array]) -> Array:

@@ -1,7 +1,5 @@
 """The options that experiments share, each declared once, and the parsing of lists."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path

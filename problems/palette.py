@@ -1,7 +1,5 @@
 """Colours and markers of the figures, and the figure of all experiments: lines in panels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

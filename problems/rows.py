@@ -1,7 +1,5 @@
 """Rows of numbers: their scale, their lengths, and their images under a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fitted estimators and matrices in files, without pickle, with one sentence for each error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self

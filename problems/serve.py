@@ -1,7 +1,5 @@
 """The pages of ``rmopt serve``: search in an index of texts, or recommendations of a model."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from contextlib import closing, suppress

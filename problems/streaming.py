@@ -1,7 +1,5 @@
 """``rmopt fit`` on rows with classes or labels: one model from files larger than memory."""
 
-from __future__ import annotations
-
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -120,12 +118,14 @@ def _index_texts(run: Run, model: LoretaSimilarity, chunks: stream) -> str:
     """Write the index for ``rmopt serve``, if a similarity was learned from texts, and return a note on it."""
     if not chunks.holds_texts:
         return "\nNo index for rmopt serve was written: the rows hold no texts, in a column called text or in files."
-    texts, names = list[str](), list[str]()
+    texts, classes, names = list[str](), list[str](), list[str]()
     about = ",".join(f"{role}={name}" for role, name in chunks.said.items())
     for file in chunks.files:
-        found, _, known = read_texts(f"{file}::{about}" if about else file, run.say)
+        found, kinds, known = read_texts(f"{file}::{about}" if about else file, run.say)
         texts += found
+        classes += kinds
         names += known
     vectorizer = HashingVectorizer(n_features=model.n_features_in_)
-    model.index(vectorizer.transform(texts), names, texts=texts, vectorizer=vectorizer).save(run.out)
+    X = vectorizer.transform(texts)
+    model.index(X, names, texts=texts, vectorizer=vectorizer, labels=classes).save(run.out)
     return f"\nrmopt serve {shlex.quote(str(run.out))} searches these texts in a browser."

@@ -1,7 +1,5 @@
 """Threads with scikit-learn's `n_jobs`, and the division of rows among them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +9,6 @@ from joblib import cpu_count
 from problems.validation import thread_count
 from rmopt import kernels
 from rmopt.core.arguments import optional
-from rmopt.solvers.threads import one_blas_thread
 
 # Up to this many products one thread finishes, in 2 ms, before others could start on busy cores.
 WORTH_THREADS = 20_000_000
@@ -37,14 +34,3 @@ def in_pieces(work: Callable[[int, int, int], Any], cuts: Any, products: int) ->
     # Idle threads of Python sleep; numba's spin and occupy cores.
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, *pieces))
-
-
-def by_rows(work: Callable[[slice], Any], n_rows: int, block: int, n_jobs: int | None) -> list[Any]:
-    """Apply a function to blocks of rows in threads, bit-identical for any number of them."""
-    blocks = [slice(first, min(first + block, n_rows)) for first in range(0, n_rows, block)]
-    threads = min(threads_of(n_jobs), len(blocks))
-    with one_blas_thread():
-        if threads <= 1:
-            return [work(rows) for rows in blocks]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(work, blocks))

@@ -1,7 +1,5 @@
 """Probabilities and thresholds of several labels, for any classifier with scores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -14,9 +12,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from problems.folds import folds_named, folds_of
+from problems.folds import folds_of
 from problems.validation import (
     Estimator,
+    checked_later,
     in_order,
     passed_on,
     table_of_labels,
@@ -133,7 +132,7 @@ class LabelThresholds(LabelTables, Estimator):
     estimator: Annotated[Any, _scorer]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Annotated[Any, folds_named] = 5
+    cv: Annotated[Any, checked_later] = 5
     pooled: Annotated[bool, flag] = False
 
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:

@@ -21,10 +21,10 @@ loss_named = bounded(named, LOSSES, Loss)
 def classes_with_pairs(y: ArrayLike) -> tuple[Array, Array, Array]:
     """Return the result of `classes`, and refuse labels without pairs in and between classes."""
     labels, codes, counts = classes(y)
-    if len(labels) < 2 or counts.max() < 2:
+    if len(labels) < 2 or counts.max(initial=0) < 2:
         raise InvalidInputError(
-            f"y has {len(labels)} class{'es' * (len(labels) > 1)} of at most {counts.max()} rows; triplets need "
-            "2 classes, one of them with 2 rows."
+            f"y has {len(labels)} class{'es' * (len(labels) > 1)} of at most {counts.max(initial=0)} rows; "
+            "triplets need 2 classes, one of them with 2 rows."
         )
     return labels, codes, counts
 
@@ -69,21 +69,18 @@ class ClassTriplets(Sampler):
 
     def draw(self, rng: np.random.Generator, start: int, size: int) -> Array:
         """Return the triplets of `size` steps, shape (size, 3 · batch_size)."""
-        triplets = np.empty((size * self.batch_size, 3), dtype=np.int64)
-        query = self._queries.take(rng.integers(len(self._queries), size=len(triplets)))
+        query = self._queries.take(rng.integers(len(self._queries), size=size * self.batch_size))
         code = self._codes.take(query)
         count, first = self._counts.take(code), self._starts.take(code)
         # Fractions of different ranges: they hold no lock, so that workers draw at the same time.
-        chance = rng.random((2, len(triplets)))
+        chance = rng.random((2, len(query)))
         # The rows of the class without the query, then the rows without the class.
         positive = (chance[0] * (count - 1)).astype(np.int64)
         positive += positive >= self._place.take(query)
         negative = (chance[1] * (len(self._codes) - count)).astype(np.int64)
         negative += count * (negative >= first)
         columns = query, self._order.take(first + positive), self._order.take(negative)
-        for number, column in enumerate(columns):
-            triplets[:, number] = column
-        return triplets.reshape(size, 3 * self.batch_size)
+        return np.stack(columns, axis=1).reshape(size, 3 * self.batch_size)
 
 
 class NeighborTriplets(Sampler):

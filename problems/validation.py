@@ -5,8 +5,6 @@ An `Estimator` declares its parameters as ``name: Annotated[type, check] = defau
 and takes its data through `admit`. Methods of a fitted model take them through `seen`.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from importlib import import_module
 from numbers import Real
@@ -49,7 +47,16 @@ class Estimator(Checked, BaseEstimator):
     """An estimator of scikit-learn that declares its parameters with their checks."""
 
 
-class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+class Supervised(BaseEstimator):
+    """An estimator of dense or sparse rows that needs targets."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.target_tags.required = True
+        return tags
+
+
+class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Supervised):
     """A transformer to the space of the rows of `components_`: names of columns for ``set_output``."""
 
     components_: Array
@@ -57,11 +64,6 @@ class Embedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = tags.target_tags.required = True
-        return tags
 
 
 def begin(estimator: Any) -> int:
@@ -74,6 +76,11 @@ def begin(estimator: Any) -> int:
 
 
 # Checks of parameters.
+
+
+def checked_later(name: str, value: Any) -> Any:
+    """Return a value of any kind, which is checked where it is used."""
+    return value
 
 
 def thread_count(name: str, value: Any) -> int:
@@ -178,16 +185,6 @@ def _check_form(name: str, X: Any, columns: bool = True) -> None:
         )
 
 
-def check_columns(estimator: Any, X: Any) -> None:
-    """Refuse a frame whose columns are not those of `feature_names_in_`, in their order."""
-    known, columns = getattr(estimator, "feature_names_in_", None), getattr(X, "columns", None)
-    if known is not None and columns is not None and list(columns) != list(known):
-        raise InvalidInputError(
-            f"X has the columns {shown(list(columns))}, and fit saw {shown(list(known))}; bring them into that "
-            "order, by X[model.feature_names_in_]."
-        )
-
-
 # Classes, tables of labels, names.
 
 
@@ -220,13 +217,7 @@ def in_order(name: str, labels: Any) -> Any:
 
 def classes(y: Any) -> tuple[Array, Array, Array]:
     """Return the different labels, the number of each row's label among them, and their frequencies."""
-    labels = in_order("y", array("y", y))
-    if labels.ndim != 1 or np.any(labels != labels):
-        raise InvalidInputError(
-            f"y must have one label for each row, got shape {labels.shape}, and none that is NaN, which is no class; "
-            "leave these rows out, or name a class for them."
-        )
-    return np.unique(labels, return_inverse=True, return_counts=True)
+    return np.unique(column_of_names("y", y), return_inverse=True, return_counts=True)
 
 
 def table_of_labels(Y: Any, count: int, least: int = 1) -> sp.csr_array:
@@ -282,7 +273,7 @@ def positions(what: str, known: Array, names: Any, *, others: bool = False) -> A
     """Return the positions of names among those of `fit`. Their number represents unknown ones, if allowed."""
     names = np.ravel(array_of(f"{what}s", names))
     numbered = names.dtype.kind in "iu" and np.array_equal(known, np.arange(len(known)))
-    if numbered and names.min(initial=0) >= 0 and names.max(initial=-1) < len(known):
+    if numbered and names.min(initial=0) >= 0 and names.max(initial=0) < len(known):
         # Numbers of rows need no table of names.
         return names.astype(np.int32)
     if known.dtype.kind == "i" and names.dtype.kind == "U":

@@ -1,7 +1,5 @@
 """What a comparison keeps in its folder, as tests look at it."""
 
-from __future__ import annotations
-
 import json
 from ast import literal_eval
 from contextlib import suppress

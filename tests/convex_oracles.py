@@ -1,7 +1,5 @@
 """Interior-point solutions of the convex programs of Mirzazadeh et al. (2015), by cvxpy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import cvxpy as cp

@@ -1,7 +1,5 @@
 """Costs with minima in closed form on all kinds of manifolds, and full-gradient solvers for them."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 
@@ -10,10 +8,10 @@ import pymanopt
 import strangers
 
 from rmopt import Problem
-from rmopt.core import Cost, LowRankPoint, PSDPoint
+from rmopt.core import Cost, FiniteSum, LowRankPoint, PSDPoint
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of
-from rmopt.costs import OnFactors
+from rmopt.costs import EmbeddedCost, OnFactors
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -113,6 +111,45 @@ class Rayleigh(Cost):
         return -self.A @ dense(direction)
 
 
+class Variance(FiniteSum):
+    """−½ Σ ‖Uᵀxᵢ‖²."""
+
+    def __init__(self, X: Array) -> None:
+        self.X = X
+
+    n_terms = property(lambda self: len(self.X))
+
+    def value(self, point: Array) -> float:
+        return -0.5 * float(np.sum((self.X @ point) ** 2))
+
+    def term_gradient(self, point: Array, terms: Array) -> Array:
+        X = self.X[terms]
+        return -(X.T @ (X @ point))
+
+    def hessian(self, point: Array, direction: Array) -> Array:
+        return -(self.X.T @ (self.X @ direction))
+
+
+class EmbeddedFit(EmbeddedCost):
+    """½‖W − T‖² − c, where c must not matter."""
+
+    def __init__(self, T: Array, c: float = 0.0) -> None:
+        self.features, self.T, self.c = np.eye(len(T)), T, c
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return 0.5 * (A @ B.T + B @ A.T)
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes @ Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements - self.T
+        return 0.5 * float(np.sum(gap**2)) - self.c, gap
+
+    def curvature(self, measurements: Array, change: Array) -> Array:
+        return change
+
+
 class LogDet(Cost):
     """tr CX − log det X, by one function for both."""
 
@@ -121,9 +158,6 @@ class LogDet(Cost):
 
     def value(self, point: Array) -> float:
         return self.value_and_gradient(point)[0]
-
-    def gradient(self, point: Array) -> Array:
-        return self.value_and_gradient(point)[1]
 
     def value_and_gradient(self, point: Array) -> tuple[float, Array]:
         return float(np.vdot(self.C, point) - np.linalg.slogdet(point)[1]), self.C - np.linalg.inv(point)

@@ -1,7 +1,5 @@
 """Every public estimator with small data, and what strangers may give in place of its parameters and its data."""
 
-from __future__ import annotations
-
 import datetime
 import inspect
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What comes of strange input: a case, how it ends, and how many ended how."""
 
-from __future__ import annotations
-
 import faulthandler
 import signal
 import sys

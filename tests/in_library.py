@@ -1,7 +1,5 @@
 """A manifold whose methods compute with arrays of another library, and take and give those of numpy: for the laws."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Agents who hold the columns of a matrix of low rank, each drawing its own (Mishra et al. 2019, section 6.2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@
 A copy of the tree takes the mistakes, one at a time. A line for each says which test noticed it, or that none did.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """Problems with kinks whose minima are known: by closed forms, by scalars, or by methods that agree."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -25,9 +23,6 @@ class Quadratic(Cost):
 
     def value(self, X: Array) -> float:
         return self.value_and_gradient(X)[0]
-
-    def gradient(self, X: Array) -> Array:
-        return self.value_and_gradient(X)[1]
 
     def value_and_gradient(self, X: Array) -> tuple[float, Array]:
         if self.A is not None:

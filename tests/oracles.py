@@ -1,7 +1,5 @@
 """The algorithms of Shalit, Weinshall and Chechik (2012), written plainly, as oracles."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

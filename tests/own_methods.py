@@ -1,7 +1,5 @@
 """Methods as users write them, right and wrong, that the experiments are to compare beside their own."""
 
-from __future__ import annotations
-
 from typing import Any, Self
 
 import numpy as np

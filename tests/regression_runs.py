@@ -1,7 +1,5 @@
 """A run of `RankIncremental` as several tests need it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

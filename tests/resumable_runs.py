@@ -1,7 +1,5 @@
 """Runs of every kind of engine, which the tests of checkpoints and of kills cut off and take up again."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass

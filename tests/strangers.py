@@ -5,8 +5,6 @@ autograd, losses, retractions, manifolds, samplers and step sizes of one's own, 
 `WRONG_STEP_SIZES` hold those that a run must refuse, each with a piece of the sentence.
 """
 
-from __future__ import annotations
-
 import copy
 import types
 from collections.abc import Callable
@@ -53,7 +51,7 @@ class Composition:
     solver: Callable[..., Solver] = SGD
     options: tuple[tuple[str, Any], ...] = ()
 
-    def swapped(self, role: str, part: Any) -> Composition:
+    def swapped(self, role: str, part: Any) -> "Composition":
         """Return the composition with another part; the loss is part of the cost."""
         parts = {"manifold": self.manifold, "cost": self.cost, "retraction": self.retraction}
         if role == "loss":

@@ -1,7 +1,5 @@
 """Folders of digits in all formats that streams read."""
 
-from __future__ import annotations
-
 import gzip
 from itertools import pairwise
 from pathlib import Path

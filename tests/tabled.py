@@ -1,7 +1,5 @@
 """Tables of cases that run as one test: all rows are tried, and those that fail are listed."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable

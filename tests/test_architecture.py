@@ -1,7 +1,5 @@
 """The house: who may import whom, and what `import rmopt` loads."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import pickle

@@ -4,8 +4,6 @@
 data of its own workers alone.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Worlds of several processes for tests: in threads, and one that says what others would say."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Multi-label classifiers compared in the paper: binary relevance, chains, calibrated label ranking."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Any, Self
@@ -21,7 +19,7 @@ from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
 from problems.thresholds import LabelTables
-from problems.validation import Estimator, passed_on, table_of_labels
+from problems.validation import Estimator, checked_later, passed_on, table_of_labels
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import check_parameters
 from rmopt.solvers.threads import one_blas_thread
@@ -54,24 +52,10 @@ class Guarded(ClassifierMixin, BaseEstimator):
         """Return the predicted labels."""
         return self.fitted_.predict(X)
 
-    def decision_function(self, X: Any) -> Array:
-        """Return the classifier's scores, or those of a constant: far from 0 for 1, below for 0."""
-        if len(self.classes_) > 1:
-            return self.fitted_.decision_function(X)
-        return np.where(self.predict(X) > 0, 1.0, -1.0)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-class BinaryRelevance(MultiOutputClassifier):
-    """A classifier for each label, with scores."""
-
-    def decision_function(self, X: Any) -> Array:
-        """Return the scores of the labels, shape (n_samples, n_labels)."""
-        return np.column_stack([one.decision_function(X) for one in self.estimators_])
 
 
 @dataclass(eq=False, repr=False)
@@ -114,7 +98,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, lambda _, value: value]
+    estimator: Annotated[Any, checked_later]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
@@ -172,7 +156,7 @@ def multilabel(scheme: str, base: str, seed: int) -> Any:
     """Return a multi-label classifier."""
     binary = BASES[base]()
     if scheme == "br":
-        return BinaryRelevance(Guarded(binary))
+        return MultiOutputClassifier(Guarded(binary))
     if scheme == "clr":
         return CalibratedLabelRanking(binary)
     return ClassifierChain(Guarded(binary), order="random", random_state=seed)

@@ -1,7 +1,6 @@
 """The costs of co-embedding samples and their labels, linked objects, and users, items and tags."""
 
-from __future__ import annotations
-
+import sys
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -10,10 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from problems.coembedding import kernels
-from problems.validation import array_of, table_of_labels, table_of_numbers, two_columns
+from problems.validation import array_of, table_of_labels, table_of_numbers
 from rmopt.core import BlockDiagonal, InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import array, number, numbers, one_of, shown
+from rmopt.core.arguments import array, number, numbers, one_of
 from rmopt.core.matrices import index_rows
 from rmopt.costs import LOSSES, EmbeddedCost, Grid, Pairs, PairwiseDistance
 
@@ -170,13 +169,13 @@ class LinkPrediction(PairwiseDistance):
     smooth_slope = False
 
     def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
-        X, (left, right) = table_of_numbers("X", X), two_columns("pairs", pairs)
+        X = table_of_numbers("X", X)
+        n = X.shape[0]
+        left, right = index_rows("pairs of rows of X", pairs, (n, n)).T
         linked = numbers("linked", array_of("linked", linked), left.shape)
         if np.any(left == right) or not np.isin(linked, (0, 1)).all():
             raise InvalidInputError("a pair needs two different objects, and linked must hold only 0 and 1.")
-        n, self.linked = X.shape[0], linked.astype(bool)
-        # No object is the threshold.
-        Pairs(left, right, n)
+        self.linked = linked.astype(bool)
         threshold = np.full(len(left), n)
         # Distances of the pairs, then those of the left and of the right objects to the threshold.
         ends = np.concatenate([left, left, right]), np.concatenate([right, threshold, threshold])
@@ -329,18 +328,11 @@ class TagRanking(PairwiseDistance):
     lower_bound = 0.0
 
     def __init__(self, triples: Any, counts: tuple[int, int, int] | None = None) -> None:
-        triples = array("triples", triples)
-        whole = triples.dtype.kind in "iu" and triples.shape[1:] == (3,) and triples.size
-        if not whole or triples.min() < 0:
-            raise InvalidInputError(
-                "triples must be a table of integers from 0, numbers of user, item and tag, got "
-                f"{triples.dtype} of shape {triples.shape}."
-            )
-        least = tuple((triples.max(axis=0) + 1).tolist())
-        self.counts = least if counts is None else counts
-        if np.shape(self.counts) != (3,) or np.any(np.less(self.counts, least)):
-            raise InvalidInputError(f"counts = {shown(counts)} must be at least {least}, by the triples.")
-        triples = np.unique(triples.astype(np.int64), axis=0)
+        triples = index_rows("triples", triples, (sys.maxsize,) * 3 if counts is None else counts)
+        if not len(triples):
+            raise InvalidInputError("triples must hold a tag of a user for an item; there is none.")
+        self.counts = tuple((triples.max(axis=0) + 1).tolist()) if counts is None else counts
+        triples = np.unique(triples, axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         # Sorted by user, item and tag, so that those of a post are contiguous.

@@ -1,7 +1,5 @@
 """Co-embeddings of samples and labels as estimators, and the training of the family's estimators."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, ClassVar, Self
@@ -10,18 +8,19 @@ import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring, get_scorer
+from sklearn.metrics import check_scoring
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
 from problems.coembedding.cost import SMOOTH, MultilabelCoembedding, OneVsRestCoembedding
-from problems.folds import folds_named, folds_of
+from problems.folds import folds_of
 from problems.rows import finite, in_range, product
 from problems.thresholds import LabelTables
 from problems.validation import (
     Embedder,
     Estimator,
     admit,
+    checked_later,
     in_order,
     kept_count,
     seen,
@@ -125,10 +124,6 @@ class CertifiedEmbedder(Embedder, Certified):
 SOFTMAX = "softmax"
 # For the paths of a cross-validation, whose models need only be good enough to be compared.
 PATH_TOL, PATH_ROUNDS, PATH_ITERATIONS = 1e-2, 5, 200
-
-
-def _scoring(name: str, value: Any) -> Any:
-    return value if callable(value) or value is None else get_scorer(value)
 
 
 @dataclass(eq=False, repr=False)
@@ -307,8 +302,8 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
-    cv: Annotated[Any, folds_named] = 5
-    scoring: Annotated[str | Callable[..., float] | None, _scoring] = "f1_micro"
+    cv: Annotated[Any, checked_later] = 5
+    scoring: Annotated[str | Callable[..., float] | None, checked_later] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
 
     @one_blas_thread()

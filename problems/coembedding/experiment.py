@@ -1,7 +1,5 @@
 """The experiments of Mirzazadeh et al. (2015): growing factors, classification with several labels, and tags."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from joblib import parallel_config
-from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.metrics import f1_score, hamming_loss
 from threadpoolctl import threadpool_limits
@@ -28,7 +25,7 @@ from problems.data import MultilabelBundle, TagBundle
 from problems.methods import Cell, Method, Settings, rows_of
 from problems.palette import Panel, draw_panels
 from rmopt.core import DivergedError, InvalidInputError, Problem
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
 from rmopt.costs import ConvexCost, Trace
 from rmopt.experiments import Claim, Outcome, Run
 from rmopt.manifolds import PSDFactors, PSDFixedRank
@@ -108,8 +105,7 @@ METHODS["ila-hinge"] = Method("ILA (squared hinge)", Multilabel("ila", "squared_
 
 def measures(true: Array, predicted: Any) -> dict[str, float]:
     """Return all measures of predicted labels in per cent, and refuse anything but a table of 0 and 1."""
-    table = rows_of("predict(X)", predicted, *true.shape)
-    table = table.toarray() if issparse(table) else table
+    table = dense(rows_of("predict(X)", predicted, *true.shape))
     if not np.isin(table, (0, 1)).all():
         raise InvalidInputError("predict(X) must be 1 for labels that apply and 0 for others.")
     return {name: 100.0 * measure(true, table.astype(int)) for name, measure in MEASURES.items()}

@@ -1,7 +1,5 @@
 """The costs of co-embeddings in the catalogue of laws."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 

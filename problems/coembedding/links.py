@@ -1,7 +1,5 @@
 """Co-embeddings as scikit-learn estimators for links of a graph, and for tags, which link users and items."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -30,6 +28,7 @@ from problems.validation import (
 from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import bounded, check_parameters, number, numbers
+from rmopt.core.matrices import index_rows
 from rmopt.core.streams import seed_of
 from rmopt.solvers.threads import one_blas_thread
 
@@ -124,9 +123,8 @@ class LinkPredictor(CertifiedEmbedder):
 
     def decision_function(self, X: Any, pairs: Any) -> Array:
         """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,), positive for a link."""
-        Z, (x, y) = self._embedded(X), two_columns("pairs", pairs)
-        if not all(side.dtype.kind in "iu" and np.isin(side, np.arange(len(Z))).all() for side in (x, y)):
-            raise InvalidInputError(f"pairs must be numbers of rows of X, from 0 to {len(Z) - 1}.")
+        Z = self._embedded(X)
+        x, y = index_rows("pairs of rows of X", pairs, (len(Z), len(Z))).T
         with np.errstate(all="ignore"):
             thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
             return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))

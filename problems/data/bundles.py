@@ -1,7 +1,5 @@
 """The kinds of data sets: samples with classes, several labels or tasks, ratings, and tags."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
@@ -11,14 +9,14 @@ import pandas as pd
 import scipy.sparse as sp
 from joblib import hash as digest
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import issparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import MaxAbsScaler, Normalizer, StandardScaler
 from sklearn.utils import check_array, check_consistent_length
 
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array, integer, number
-from rmopt.core.matrices import sound
+from rmopt.core.matrices import as_rows
 from rmopt.errors import InvalidInputError
 
 __all__ = ["Bundle", "ClassBundle", "MultilabelBundle", "Ratings", "TagBundle", "TaskBundle", "stratified"]
@@ -104,7 +102,7 @@ class Samples(Bundle):
         return {"Features that are constant": int((high == low).sum())}
 
     def _check(self) -> None:
-        X: Any = canonical(self.X) if issparse(self.X) else self.X
+        X: Any = as_rows(self.X, "X") if issparse(self.X) else self.X
         X = check_array(X, accept_sparse="csr", dtype=np.float64, order="C", input_name="X")
         object.__setattr__(self, "X", X)
         self._check_names("feature_names", X.shape[1])
@@ -246,7 +244,7 @@ class MultilabelBundle(Split):
 
     def _check(self) -> None:
         super()._check()
-        object.__setattr__(self, "Y", canonical(self.Y))
+        object.__setattr__(self, "Y", as_rows(self.Y, "Y"))
         if (
             self.Y.shape != (self.X.shape[0], max(2, self.Y.shape[1]))
             or not np.isin(self.Y.data, (0, 1)).all()
@@ -278,16 +276,6 @@ class MultilabelBundle(Split):
         X = scaling(self.X).fit(self.X[self.train]).transform(self.X)
         unit = unit_rows or holds_counts(self.X)
         return replace(self, X=Normalizer().fit_transform(X) if unit else X)
-
-
-def canonical(X: Any) -> csr_array:
-    """Return a table as canonical CSR of float64 with 32-bit indices, without changing the argument."""
-    rows = csr_array(sound("the table", X), dtype=np.float64)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    rows.indices, rows.indptr = (part.astype(np.int32, copy=False) for part in (rows.indices, rows.indptr))
-    return rows
 
 
 def holds_counts(X: Any) -> bool:

@@ -1,12 +1,10 @@
 """Data larger than memory: an iterator over chunks of files."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,7 +21,7 @@ from problems.data.files import (
     texts_of,
 )
 from problems.data.tables import KINDS, Table, features_of, indicators_of, names_in, parted, roles_of
-from rmopt.core.arguments import flag, instance, integer, optional
+from rmopt.core.arguments import CheckedValue, bounded, flag, instance, integer, optional
 from rmopt.core.streams import Stream, generator, seed_of
 from rmopt.errors import InvalidInputError, StorageError
 from rmopt.files import reading
@@ -39,7 +37,7 @@ SUFFIXES = (*SVMLIGHT, ".csv", ".tsv", ".npz")
 
 
 @dataclass(eq=False, repr=False)
-class stream:  # noqa: N801
+class stream(CheckedValue):  # noqa: N801
     """Return an iterator over chunks (X, y) of a file or a folder, with few in memory at a time.
 
     The place of a run in a stream is the number of its chunks, from which `fit_stream` of the estimators resumes a
@@ -98,12 +96,12 @@ class stream:  # noqa: N801
 
     path: Any
     _: KW_ONLY
-    n_features: int | None = None
-    batch_size: int = 10_000
-    n_epochs: int = 1
+    n_features: Annotated[int | None, optional(integer, 1, MOST_FEATURES)] = None
+    batch_size: Annotated[int, bounded(integer, 1)] = 10_000
+    n_epochs: Annotated[int, bounded(integer, 1)] = 1
     random_state: Any = 0
-    multilabel: bool = False
-    zero_based: bool = True
+    multilabel: Annotated[bool, flag] = False
+    zero_based: Annotated[bool, flag] = True
     n_rows: int = field(default=0, init=False)
     feature_names: tuple[str, ...] | None = field(default=None, init=False)
     holds_texts: bool = field(default=False, init=False)
@@ -112,13 +110,9 @@ class stream:  # noqa: N801
     _label_names: tuple[str, ...] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         path = instance("path", self.path, (str, os.PathLike), "the path of a file or a folder")
         self.path = path_in(os.fspath(path), self.said)
-        optional(integer, 1, MOST_FEATURES)("n_features", self.n_features)
-        for name in ("batch_size", "n_epochs"):
-            integer(name, getattr(self, name), 1)
-        flag("multilabel", self.multilabel)
-        flag("zero_based", self.zero_based)
         self._seed = seed_of(self.random_state)
         self.files = files_of(self.path)
         if not (self.zero_based or any(suffix_of(path) in SVMLIGHT for path in self.files)):

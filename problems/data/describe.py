@@ -1,7 +1,5 @@
 """The content of ``rmopt data``: the list of data sets, the content of one, and the commands that take it."""
 
-from __future__ import annotations
-
 import shlex
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -85,7 +83,9 @@ def _takers(bundle: Any, what: str) -> dict[str, str]:
     fits: dict[type, str] = {ClassBundle: "similarity", MultilabelBundle: "ranking"}
     if isinstance(bundle, Ratings):
         found["fit completion"] = f"rmopt fit completion {quoted}{' --model implicit' * constant}"
-    elif type(bundle) in fits and (Path(what).is_dir() or suffix_of(Path(what)) in SUFFIXES):
+    elif type(bundle) in fits and (
+        (place := Path(what.partition("::")[0])).is_dir() or suffix_of(place) in SUFFIXES
+    ):
         found[f"fit {fits[type(bundle)]}"] = f"rmopt fit {fits[type(bundle)]} {quoted}"
     # An experiment predicts ratings; `odd` names the methods for constant ones.
     entries = () if constant else entry_points(group="rmopt.experiments")

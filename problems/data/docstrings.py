@@ -1,7 +1,5 @@
 """Documents in every installation: the documentation of scipy's functions and classes, by subpackage."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter
@@ -14,8 +12,9 @@ import scipy
 from scipy.sparse import csr_array
 from sklearn.feature_extraction.text import CountVectorizer
 
-from problems.data.bundles import ClassBundle, MultilabelBundle, canonical, stratified
+from problems.data.bundles import ClassBundle, MultilabelBundle, stratified
 from problems.data.registry import Source
+from rmopt.core.matrices import as_rows
 
 __all__ = ["Document", "scipy_docs", "scipy_documents", "scipy_parameters"]
 
@@ -77,7 +76,7 @@ def scipy_documents() -> tuple[Document, ...]:
 def _word_counts(texts: list[str]) -> csr_array:
     """Count words of two letters or more in at least two texts, without English stop words."""
     counts = CountVectorizer(stop_words="english", min_df=2, token_pattern="[a-zA-Z]{2,}")
-    return canonical(counts.fit_transform(texts))
+    return as_rows(counts.fit_transform(texts), "the counts")
 
 
 @Source("scipy")

@@ -1,7 +1,5 @@
 """Files, folders and frames of a user, read into tables: at once, or some rows at a time."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
@@ -20,10 +18,10 @@ from scipy.sparse import coo_array, csc_array, csr_array
 from sklearn.datasets import load_svmlight_file
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from problems.data.bundles import canonical
-from problems.data.tables import MEANT, Table, count_terms, plain
+from problems.data.tables import MEANT, Table, count_terms, first_of, plain
+from problems.validation import package
 from rmopt.core.arguments import array
-from rmopt.core.matrices import sound
+from rmopt.core.matrices import as_rows, sound
 from rmopt.errors import InvalidInputError
 from rmopt.files import conforming, read_arrays, reading
 
@@ -195,7 +193,7 @@ def _texts(path: Path, rows: int) -> Iterator[Table]:
     texts, classes, _ = texts_of(files)
     table = read_frame({"label": classes}, f"{path.resolve().name}/", str(path))
     if left:
-        table.notes.append(f"Not read: {', '.join(left[:6])}{', …' * (len(left) > 6)}.")
+        table.notes.append(f"Not read: {first_of(left)}.")
     count_terms(table, texts)
     yield table
 
@@ -239,7 +237,7 @@ def matrix_in(arrays: dict[str, Any], name: str) -> Any:
         return None
     indices, indptr, shape = (arrays.pop(f"{name}_{part}") for part in ("indices", "indptr", "shape"))
     data = arrays.pop(f"{name}_data", np.ones(len(indices)))
-    return canonical(csr_array((data, indices, indptr), shape=tuple(shape.tolist())))
+    return as_rows(csr_array((data, indices, indptr), shape=tuple(shape.tolist())), name)
 
 
 def _mtx(path: Path, rows: int) -> Iterator[Table]:
@@ -268,11 +266,8 @@ def coordinates(path: Path, matrix: Any) -> Table:
 
 
 def _parquet(path: Path, rows: int) -> Iterator[Table]:
-    try:
-        frame = pd.read_parquet(path)
-    except ImportError as error:
-        raise InvalidInputError(f"{path} is read by pyarrow: pip install pyarrow.") from error
-    yield read_frame(frame, path.name, str(path))
+    package("pyarrow", "pyarrow", instead=f"save {path} as .csv")
+    yield read_frame(pd.read_parquet(path), path.name, str(path))
 
 
 def read_frame(frame: Any, name: str = "frame", source: str = "memory") -> Table:
@@ -344,7 +339,7 @@ def read_svmlight(
                 )
             else:
                 binarizer = MultiLabelBinarizer(sparse_output=True)
-                Y = canonical(binarizer.fit_transform(labels))
+                Y = as_rows(binarizer.fit_transform(labels), "Y")
                 known = binarizer.classes_.astype(np.int64)
                 if (known != binarizer.classes_).any() or ((known < 0) | (known > MOST_LABELS)).any():
                     raise InvalidInputError(f"{path} has a label that is no whole number to {MOST_LABELS}.")

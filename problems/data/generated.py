@@ -5,8 +5,6 @@ Equal seeds give equal rows, in blocks and as a whole. Each set gives in its ``s
 `problems.data.stream` reads it. Rows of ImageNet's size take 4 GB.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -16,14 +14,14 @@ from typing import Any
 
 import numpy as np
 import typer
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.metrics import label_ranking_average_precision_score
 
 from problems.data.bundles import Bundle, ClassBundle, MultilabelBundle, Ratings, TaskBundle, stratified
 from problems.data.registry import Source
 from rmopt.core.ambient import Array
+from rmopt.core.arguments import one_of
 from rmopt.core.streams import Stream, generator
-from rmopt.errors import InvalidInputError
 
 
 @dataclass(frozen=True)
@@ -76,14 +74,11 @@ class Generated(ABC):
         """Write each block as a file of arrays for `problems.data.stream` and `load`."""
         folder.mkdir(parents=True, exist_ok=True)
         for number, block in enumerate(self.blocks()):
-            arrays: dict[str, Any] = {
-                name: table for name, table in block.items() if isinstance(table, np.ndarray)
-            }
-            del arrays["truth"]
-            for name in block.keys() - arrays.keys() - {"truth"}:
-                kinds = ("data", "indices", "indptr", "shape")
-                arrays |= {f"{name}_{kind}": np.asarray(getattr(block[name], kind)) for kind in kinds}
-            np.savez(folder / f"{self.name}-{number:04}.npz", **arrays)
+            del block["truth"]
+            for name in [name for name, table in block.items() if issparse(table)]:
+                table, kinds = block.pop(name), ("data", "indices", "indptr", "shape")
+                block |= {f"{name}_{kind}": np.asarray(getattr(table, kind)) for kind in kinds}
+            np.savez(folder / f"{self.name}-{number:04}.npz", **block)
 
     @abstractmethod
     def bundle(self) -> Bundle:
@@ -287,9 +282,7 @@ school = SOURCE(school_like)
 
 def write(name: str, folder: Path, rows: int = 0, seed: int = 0) -> None:
     """Write a set of this module into a folder, in blocks, with a given number of rows or its own."""
-    if name not in SETS:
-        raise InvalidInputError(f"name = {name!r} must be one of {', '.join(SETS)}.")
-    made = SETS[name]
+    made = SETS[one_of("name", name, SETS)]
     replace(made, rows=rows or made.rows, seed=seed).write(folder)
 
 

@@ -14,8 +14,6 @@ Intelligent Systems 5 (2015), https://doi.org/10.1145/2827872. Parkinsons: Tsana
 Transactions on Biomedical Engineering 57 (2010), https://doi.org/10.1109/TBME.2009.2036000.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,13 +30,13 @@ from problems.data.bundles import (
     Ratings,
     TagBundle,
     TaskBundle,
-    canonical,
     stratified,
 )
 from problems.data.files import matrix_in, read_file
 from problems.data.registry import Source
 from problems.data.tables import bundle_of
 from rmopt.core.ambient import Array
+from rmopt.core.matrices import as_rows
 from rmopt.files import read_arrays
 
 __all__ = [
@@ -87,7 +85,7 @@ def _count_newsgroups(name: str, **options: str) -> ClassBundle:
     """Let scikit-learn fetch 20 Newsgroups, compare its own checksum, and count terms."""
     train, test = (datasets.fetch_20newsgroups(subset=part, shuffle=False) for part in ("train", "test"))
     counts = CountVectorizer(stop_words="english", min_df=2, **options)
-    X = canonical(counts.fit_transform(train.data + test.data))
+    X = as_rows(counts.fit_transform(train.data + test.data), "the counts")
     y = np.concatenate([train.target, test.target]).astype(np.int64)
     return ClassBundle(name, "scikit-learn", X, y, np.arange(len(y)) >= len(train.target))
 
@@ -171,7 +169,7 @@ def _mulan(name: str, n_labels: int, holds: str) -> Any:
         if path.suffix == ".npz":
             return _own_form(name, path, MultilabelBundle, split_said=False)
         train, test = (_arff(path.with_name(f"{name}-{part}.arff")) for part in ("train", "test"))
-        whole = canonical(vstack([train, test])) if issparse(train) else np.vstack([train, test])
+        whole = as_rows(vstack([train, test]), "the table") if issparse(train) else np.vstack([train, test])
         X, Y = whole[:, :-n_labels], whole[:, -n_labels:]
         return MultilabelBundle(name, path.name, X, Y, np.arange(whole.shape[0]) >= train.shape[0])
 

@@ -1,7 +1,5 @@
 """The meaning of a table's columns, given or guessed from their names, and the resulting bundle."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -23,11 +21,11 @@ from problems.data.bundles import (
     Ratings,
     TagBundle,
     TaskBundle,
-    canonical,
     holds_counts,
     stratified,
 )
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
+from rmopt.core.matrices import as_rows
 from rmopt.errors import InvalidInputError
 
 Roles = dict[str, list[str]]
@@ -179,7 +177,9 @@ def bundle_of(table: Table, said: Mapping[str, str | Sequence[str]], kind: type[
         cure = "several labels are label=first+second, label=topic_*, or label=COLUMN,split=SEPARATOR"
         raise InvalidInputError(f"{table.source} holds {bundle.holds}, and {kind.holds} are needed; {cure}.")
     needs = "; or ".join(" and ".join(one.needs) + " alone" * one.alone for one in wanted)
-    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in wanted[0].needs)}"
+    texts = any(MEANT.get(plain(name)) == "text" and table.holds_text(name) for name in table.frame)
+    likely = next((one for one in wanted if texts and "text" in one.may), wanted[0])
+    command = f"{table.name}::{','.join(f'{role}=COLUMN' for role in likely.needs)}"
     means = f"what the columns of {table.source} mean: {table.listed()}; name {needs}"
     raise InvalidInputError(f"it is not clear {means}, as in {command}. {' '.join(table.notes)}".rstrip())
 
@@ -230,6 +230,8 @@ def roles_of(table: Table, kind: Kind, given: Roles) -> Roles | None:
             raise InvalidInputError(f"{many}; give {role}={found[0]}, or another.")
         if role == "label" and not found and TaskBundle not in kind.bundles:
             found = [name for name in free if name.lower().startswith("label_")]
+        if role == "label" and kind.make is samples and len(found) == 1 and plain(found[0]) != role:
+            table.notes.append(f"Its classes are the column {found[0]}; label=COLUMN takes another.")
         if found:
             roles[role] = found
         elif role in kind.needs:
@@ -341,6 +343,15 @@ def note_unused(table: Table, roles: Roles) -> None:
         table.notes.append(f"Not used: {first_of(unused)}.")
 
 
+def note_repeats(table: Table, roles: Roles) -> None:
+    """Note the texts that repeat another one."""
+    texts = table.frame[roles["text"] + roles.get("label", [])]
+    texts = texts[texts.iloc[:, 0].fillna("").str.strip() != ""]
+    if again := int(texts.iloc[:, 0].duplicated().sum()):
+        others = again - int(texts.duplicated().sum())
+        table.notes.append(f"{again:,} texts repeat an earlier one, {others:,} of these with another label.")
+
+
 def times_in(table: Table, name: str) -> Array:
     """Return the ranks in time of a column of numbers or dates: 0, 1, 2 …, equal for simultaneous ones."""
     values: Any = table.frame[name]
@@ -380,12 +391,13 @@ def count_terms(table: Table, texts: list[str]) -> None:
 def features_of(table: Table, roles: Roles) -> tuple[Any, tuple[str, ...] | None]:
     """Return the features and their names: a whole table, the terms of texts, or all other columns."""
     if "text" in roles and table.X is None:
+        note_repeats(table, roles)
         count_terms(table, table.frame[roles["text"][0]].tolist())
     if (X := table.X) is not None:
         note_unused(table, roles)
         if issparse(X) and not holds_counts(X):
             table.notes.append("Its sparse table holds no counts of words: it is scaled, not weighted.")
-        return canonical(X) if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
+        return as_rows(X, "X") if issparse(X) else np.ascontiguousarray(X), table.names.get("feature_names")
     others = {name for names in roles.values() for name in names}
     features = [name for name in table.frame if name not in others]
     if not features:
@@ -426,7 +438,7 @@ def indicators_of(table: Table, roles: Roles) -> tuple[csr_array, tuple[str, ...
     elif columns:
         Y = np.column_stack([flags(table, name, "a label by 1 and 0") for name in columns])
         labels = tuple(columns)
-    Y = canonical(Y)
+    Y = as_rows(Y, "Y")
     Y.eliminate_zeros()
     return Y, labels
 
@@ -463,8 +475,9 @@ def tasks(table: Table, roles: Roles) -> TaskBundle:
     task = names_in(table, roles["task"][0])[1].astype(np.int64)
     y = numbers_in(table, roles["label"], "name the column of the target, as label=COLUMN")[:, 0]
     X, names = features_of(table, roles)
-    X = X.toarray() if issparse(X) else X
-    return TaskBundle(table.name, table.source, X, y, task, feature_names=names, notes=tuple(table.notes))
+    return TaskBundle(
+        table.name, table.source, dense(X), y, task, feature_names=names, notes=tuple(table.notes)
+    )
 
 
 # The first kind for which a table has all columns is used.

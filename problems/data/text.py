@@ -9,9 +9,10 @@ from scipy.sparse import issparse
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.preprocessing import normalize
 
-from problems.data.bundles import ClassBundle, canonical, holds_counts
+from problems.data.bundles import ClassBundle, holds_counts
 from problems.validation import classes
 from rmopt.core.arguments import integer
+from rmopt.core.matrices import as_rows
 from rmopt.errors import InvalidInputError
 
 __all__ = ["information_gain", "informative_unit_rows"]
@@ -40,16 +41,9 @@ def information_gain(X: Any, y: ArrayLike) -> NDArray[np.float64]:
     InvalidInputError
         If `X` does not hold finite counts, or `y` does not fit it or has a single class.
     """
-    if (
-        not (issparse(X) or isinstance(X, np.ndarray))
-        or X.ndim != 2
-        or 0 in X.shape
-        or X.dtype.kind not in "biuf"
-    ):
-        raise InvalidInputError("X must be a two-dimensional table of term counts, and not be empty.")
-    counts = canonical(X)
-    if not (np.isfinite(counts.data) & (counts.data >= 0)).all():
-        raise InvalidInputError("X must hold term counts; others go to informative_unit_rows.")
+    counts = as_rows(X, "X")
+    if 0 in counts.shape or counts.data.min(initial=0.0) < 0.0:
+        raise InvalidInputError("X must hold term counts, at least one; others go to informative_unit_rows.")
     n_samples, n_features = counts.shape
     labels, of_sample, class_size = classes(y)
     if len(of_sample) != n_samples or len(labels) < 2:
@@ -105,6 +99,6 @@ def informative_unit_rows(
         rows = TfidfTransformer(sublinear_tf=sublinear).fit(rows[bundle.train]).transform(rows)
     rows = normalize(rows)
     return replace(
-        bundle, X=canonical(rows) if issparse(rows) else rows,
+        bundle, X=as_rows(rows, "X") if issparse(rows) else rows,
         feature_names=None if names is None else tuple(names[column] for column in columns),
     )  # fmt: skip

@@ -1,13 +1,12 @@
 """The baselines of COMET (Atzmon et al. 2015, section 5.1), behind the same interface."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Self
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.sparse.linalg import LinearOperator
+from sklearn.utils import Tags
 
 from problems.metric import kernels
 from problems.metric.estimators import MahalanobisMetric, TripletLearner
@@ -46,7 +45,10 @@ class EuclideanMetric(MahalanobisMetric):
     True
     """
 
-    learns = False
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = False
+        return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Store the number of features.

@@ -1,7 +1,5 @@
 """The base of learned Mahalanobis metrics, with scikit-learn's and metric-learn's names, and COMET."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -12,7 +10,6 @@ from scipy.linalg import LinAlgError, eigh
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from problems.following import checkpoint_of
@@ -59,8 +56,6 @@ class MahalanobisMetric(Embedder, Estimator):
     """A metric (x − z)ᵀ W (x − z). A subclass sets `mahalanobis_` = W and `components_` = L with W = LᵀL."""
 
     mahalanobis_: Array
-    # Whether `fit` learns, and so needs classes.
-    learns = True
     # The comparison in the cost: "similarity", qᵀWp, or "distance", (q − p)ᵀW(q − p).
     ranks_by = "distance"
 
@@ -72,11 +67,6 @@ class MahalanobisMetric(Embedder, Estimator):
         """Return a copy of W, of shape (n_features, n_features)."""
         check_is_fitted(self, "components_")
         return self.mahalanobis_.copy()
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse, tags.target_tags.required = True, self.learns
-        return tags
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -122,7 +112,8 @@ class TripletLearner(MahalanobisMetric):
 
     def sampler(self, X: Any, y: Any) -> Sampler:
         """Return the sampler of the triplets of `fit`."""
-        return NeighborTriplets(X, y) if self.triplets == "neighbors" else ClassTriplets(y)
+        near = self.triplets or ("neighbors" if self.ranks_by == "distance" else "random")
+        return NeighborTriplets(X, y) if near == "neighbors" else ClassTriplets(y)
 
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         """Learn from given triplets.
@@ -283,10 +274,6 @@ class CometMetric(TripletLearner):
     def fit_triplets(self, X: Any, triplets: Any) -> Self:
         self.compare_, self.prior_ = self.compare or "similarity", 1.0
         return super().fit_triplets(X, triplets)
-
-    def sampler(self, X: Any, y: Any) -> Sampler:
-        near = self.triplets or ("neighbors" if self.ranks_by == "distance" else "random")
-        return NeighborTriplets(X, y) if near == "neighbors" else ClassTriplets(y)
 
     def _fit(self, X: Any, y: Any, seed: int, **more: Any) -> Self:
         self.compare_, self.prior_ = self._form(X, y, seed)

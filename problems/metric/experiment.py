@@ -1,7 +1,5 @@
 """The experiment ``rmopt run metric``: COMET compared with other metrics (Atzmon et al. 2015, section 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +24,7 @@ from problems.metric import BoostMetric, CometMetric, EuclideanMetric, HdslMetri
 from problems.metric.estimators import TRIPLETS, VOTERS, factor
 from problems.palette import Panel, draw_panels
 from rmopt.core import InvalidInputError
-from rmopt.core.ambient import Array
+from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import number, numbers
 from rmopt.experiments import Claim
 from rmopt.solvers import Recorder
@@ -51,11 +49,6 @@ class Trainee:
             self.metric.fit(X, y)
         else:
             self.metric._fit(X, y, self.seed, recorder=recorder)
-
-
-def as_array(X: Any) -> Array:
-    """Return rows as an array, for methods without support of sparse ones."""
-    return X.toarray() if issparse(X) else X
 
 
 # A metric needs `fit` and one of these, of which the first is used.
@@ -85,7 +78,8 @@ def neighbour_votes(model: Trainee, X: Any, y: Array) -> float:
     return float(voters.score(np.asarray(tests @ L.T), y))
 
 
-ARRAYS = FunctionTransformer(as_array, accept_sparse=True)
+# For methods without support of sparse rows.
+ARRAYS = FunctionTransformer(dense, accept_sparse=True)
 COMET_GRID = crossed(alpha=(1e-6, 1e-5, 1e-4, 3e-4), beta=(1e-7, 1e-6, 1e-5))
 
 METHODS: dict[str, Method] = {

@@ -1,7 +1,5 @@
 """Baselines of label ranking, from the paper (Shalit et al. 2012, §7.2.4) and from practice."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The losses of label ranking: a margin of 1 between true labels and the best wrong one, and the cross-entropy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,10 +75,6 @@ class LabelRanking(FiniteSum):
             if violated.size:
                 total += float(np.sum(scores[best] - scores[violated] + 1.0))
         return total
-
-    def gradient(self, point: LowRankPoint | Array) -> Factored:
-        """Return the subgradient of the full sum, as an operator."""
-        return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: LowRankPoint | Array, terms: Array) -> Factored:
         """Return the subgradient of the losses of some rows, as an operator of at most that rank."""

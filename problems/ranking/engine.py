@@ -1,7 +1,5 @@
 """The compiled engine of label ranking."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 

@@ -1,7 +1,5 @@
 """Rankings of labels as scikit-learn estimators: LORETA, and logistic regression with low-rank coefficients."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Self
 

@@ -1,7 +1,5 @@
 """The experiment ``rmopt run ranking``: figures 4 and 5 of the LORETA paper."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +7,6 @@ from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import ndcg_score
@@ -229,12 +226,11 @@ class Ranking(Experiment):
 
     def measure(self, model: Any, part: SimpleNamespace) -> Cell:
         Y, scores = part.y_test, scores_of(model, part.X_test)
-        truth = Y.toarray() if issparse(Y) else Y
         ks = [k for k in (1, 3, 5) if k <= Y.shape[1]]
         return dict.fromkeys(self.columns) | {
             "map": measures.mean_average_precision(scores, Y),
             **{f"precision_at_{k}": value for k, value in measures.precision_at(scores, Y, ks).items()},
-            **{f"ndcg_at_{k}": float(ndcg_score(truth, scores, k=k)) for k in ks[2:]},
+            **{f"ndcg_at_{k}": float(ndcg_score(Y.toarray(), scores, k=k)) for k in ks[2:]},
         }  # fmt: skip
 
     def row(self, row: Row) -> Cell:

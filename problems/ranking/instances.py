@@ -1,7 +1,5 @@
 """Label ranking in the catalogue of laws."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from problems.ranking.cost import LabelRanking

@@ -1,7 +1,5 @@
 """Measures of label rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

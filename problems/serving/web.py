@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
-from problems.serving.index import SimilarityIndex
+import numpy as np
+from sklearn.feature_extraction.text import TfidfTransformer
+
+from problems.serving.index import SimilarityIndex, blended
 from problems.validation import package
 from rmopt.core.arguments import instance, integer
 from rmopt.errors import InvalidInputError
 
 # The default and largest number of results, and of characters of a text.
 RESULTS, MOST_RESULTS, EXCERPT = 10, 100, 240
+# The least number of letters of a part of a name.
+PART = 3
 # Other pages in the browser cannot read the answers by another name of this machine.
 HERE = ("localhost", "127.0.0.1", "[::1]")
 HEADERS = {
@@ -35,18 +40,21 @@ class Found:
     query : str
         The text in the field.
     results : list of dict
-        Each with ``name``, and possibly ``row``, ``score``, ``std``, ``text``, and ``why``, dicts with ``term``.
-        ``links``, for the page alone, has labels with the address fields of their targets.
+        Each with ``name``, and possibly ``row``, ``score``, ``std``, ``label``, ``text``, and ``why``, dicts with
+        ``term``. ``links``, for the page alone, has labels with the address fields of their targets.
     message : str
         A remark on them, or why there are none.
     kept : list of tuple
         Fields of the address, with their values, that the form on the page sends along.
+    liked : mapping
+        Items that a person likes, with the address fields of the page without each.
     """
 
     query: str
     results: list[dict[str, Any]] = field(default_factory=list)
     message: str = ""
     kept: Sequence[tuple[str, Any]] = ()
+    liked: Mapping[Any, Sequence[tuple[str, Any]]] = field(default_factory=dict)
 
 
 class Searcher(ABC):
@@ -170,7 +178,11 @@ def excerpt(text: str) -> str:
 
 
 class TextSearch(Searcher):
-    """The documents most similar to a text, or to one of them.
+    """The documents most similar to a text, or to one of them, by a learned similarity and by their words.
+
+    A quarter of a score is the learned one, as a share of the largest, and the rest is the cosine of words,
+    which count less the more texts have them.
+    Documents whose name holds the query come first.
 
     Parameters
     ----------
@@ -187,23 +199,35 @@ class TextSearch(Searcher):
                 "model.index(X, names, texts=…, vectorizer=…)."
             )
         self.index = index
-        self._rows = {name.casefold(): row for row, name in enumerate(index.names) if isinstance(name, str)}
+        self._names = [str(name).casefold() for name in index.names]
+        both = map(" ".join, zip(map(str, index.names), index.texts, strict=True))
+        # A column for each document: a query reads the rows of its own words.
+        self._weights = TfidfTransformer()
+        self._words = self._weights.fit_transform(index.vectorizer.transform(both)).T.tocsr()
 
     def find(self, fields: Any, k: int) -> Found:
         index, query, said = self.index, fields.get("q", ""), ""
-        row = self._rows.get(query.strip().casefold(), -1)
+        wanted = query.strip().casefold()
+        row = self._names.index(wanted) if wanted in self._names else -1
         if "like" in fields:
             row = whole_number("like", fields["like"], 0, len(index) - 1)
-            said = f"Similar to {index.names[row]}:"
+            said, wanted = f"Similar to {index.names[row]}:", ""
+        # Short words are parts of many names.
+        named = np.array([len(wanted) >= PART and wanted in name for name in self._names])
         x = index.vectorizer.transform([query if row < 0 else index.texts[row]])
-        if not abs(x).sum():
-            return Found(query, message="No word of this is known to the model." if query.strip() else "")
-        # A document is not an answer to itself, but the first one to its name.
-        scores, rows = (values[0].tolist() for values in index.query(x, min(k + (row >= 0), len(index))))
-        hits = [(one, {"score": score}) for one, score in zip(rows, scores, strict=True) if one != row]
-        named: list[Any] = [(row, {})] if row >= 0 and not said else []
+        known = bool(abs(x).sum())
+        if not known and not named.any():
+            return Found(query, message="No word of this is known to the model." if wanted else "")
+        words = (self._weights.transform(x) @ self._words).toarray()
+        scores = blended(index.embedded(x) @ index.embeddings.T, words)[0]
+        first = scores + 2.0 * named
+        if row >= 0:
+            # A document is not an answer to itself, but the first one to its name.
+            first[row] = -np.inf if said else np.inf
+        order = np.argsort(-first, kind="stable")[: min(k, int(np.sum((first > -np.inf) & (known | named))))]
         results = [
-            {"row": one, "name": index.names[one], "text": excerpt(index.texts[one]),
-             "links": {"similar": [("like", one)]}} | score for one, score in [*named, *hits]
+            {"row": one, "name": index.names[one], "text": excerpt(index.texts[one]), "score": float(scores[one]),
+             "links": {"similar": [("like", one)]}} | ({} if index.labels is None else {"label": index.labels[one]})
+            for one in order.tolist()
         ]  # fmt: skip
-        return Found("" if said else query, results[:k], said)
+        return Found("" if said else query, results, said)

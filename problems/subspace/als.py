@@ -3,8 +3,6 @@
 The models of `estimators` are subspaces instead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
@@ -480,7 +478,9 @@ class ScaledSGDCompletion(PointCompletion):
         U, W = (START * rng.standard_normal((size, width)) for size in table.shape)
         U[:, :2], W[:, :2] = np.insert(row_effects, 1, 1.0, axis=1), np.insert(column_effects, 0, 1.0, axis=1)
         m, n = table.shape
-        cost = BilinearSum(_units(table.indices, m), _units(columns_of(table), n), squared, entries.data)
+        # Unit vectors.
+        rows, columns = (sp.eye_array(size, format="csr") for size in table.shape)
+        cost = BilinearSum(rows[table.indices], columns[columns_of(table)], squared, entries.data)
         problem = Problem(BoundedRank(m, n, width), OnFactors(cost))
         solver = ScaledSGD(Cosine(self.step_size, self.n_epochs), n_epochs=self.n_epochs, penalty=self.lam)
         start = Parts([U.astype(np.float32), W.astype(np.float32)])
@@ -508,9 +508,3 @@ def _centred(factors: Array, counts: Any) -> tuple[Array, Array]:
     """Return factors minus their mean, weighted by counts, and the mean; without entries factors are the mean."""
     mean = np.average(factors, axis=0, weights=counts)
     return np.where(counts[:, None] > 0, factors - mean, 0.0), mean
-
-
-def _units(numbers: Array, size: int) -> sp.csr_array:
-    """Return unit vectors as rows, with these places of their ones and this length."""
-    ones, ends = np.ones(len(numbers)), np.arange(len(numbers) + 1, dtype=np.int32)
-    return sp.csr_array((ones, numbers.astype(np.int32), ends), shape=(len(numbers), size))

@@ -1,7 +1,5 @@
 """Baselines of the gossip paper, in addition to the batch estimators, and popular alternatives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """Bayesian matrix factorisation by Gibbs sampling: predictions are means over samples, with standard deviations."""
 
-from __future__ import annotations
-
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 

@@ -3,8 +3,6 @@
 Separate from `estimators`, since there are three kinds: subspaces, alternating factors, and samples.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -250,7 +248,7 @@ class CompletionModel(Saved, Estimator):
 
     def _bounds(self) -> tuple[float, float] | None:
         """Return the limits, or those of the bundle of `fit`."""
-        return self.limits_ if self.limits is None else self.limits
+        return self.limits_ if self.limits is None else _limits("limits", self.limits)
 
     def recommend(
         self, column: Any, n: int = 10, *, return_std: bool = False, min_support: int = 0

@@ -1,7 +1,5 @@
 """The costs of the family, sums over agents with their own data: matrix completion and shared features."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -117,12 +115,9 @@ class OwnedData(AgentSum):
         return self._at(point, agent).W.copy()
 
 
-def shares_out(what: str, count: int, n_agents: int) -> list[slice]:
-    """Return consecutive, nearly equal shares for each agent."""
-    if not 1 <= integer("n_agents", n_agents) <= count:
-        raise InvalidInputError(
-            f"n_agents = {n_agents} must lie between 1 and the number of {what}, {count}."
-        )
+def shares_out(count: int, n_agents: int) -> list[slice]:
+    """Return consecutive, nearly equal shares of columns or tasks for each agent, none of them empty."""
+    integer("n_agents", n_agents, 1, count)
     return [slice(first, last) for first, last in pairwise(np.arange(n_agents + 1) * count // n_agents)]
 
 
@@ -176,7 +171,7 @@ class MatrixCompletion(OwnedData):
         gaps = predictions(point, W, part.indices, columns_of(part)) - part.data
         return float(gaps @ gaps), len(gaps)
 
-    def _solve(self, U: Array, agent: int, keep: bool = False) -> Solved:
+    def _solve(self, U: Array, agent: int, keep: bool = False) -> "Solved":
         """Solve columns in pieces that run in parallel, and store the data for the Hessian of a single agent."""
         part, keep = self.parts[agent], keep or self._n_agents == 1
         n, r = part.shape[1], U.shape[1]
@@ -224,7 +219,7 @@ class MatrixCompletion(OwnedData):
             result += 2.0 * self.lam * (E @ solved.curvature + U @ (cross + cross.T))
         return result
 
-    def _cuts(self, part: KnownEntries) -> Array:
+    def _cuts(self, part: "KnownEntries") -> Array:
         """Return the starts of pieces of columns, a single piece for one of several agents."""
         return pieces_of(part.indptr) if self._n_agents == 1 else np.array([0, part.shape[1]])
 
@@ -252,7 +247,7 @@ class KnownEntries(sp.csc_array):
         """The arguments of the kernels."""
         return self.indptr, self.indices, self.data
 
-    def with_values(self, values: Array) -> KnownEntries:
+    def with_values(self, values: Array) -> "KnownEntries":
         """Return the same entries with other values."""
         return KnownEntries((values, self.indices, self.indptr), shape=self.shape)
 
@@ -298,7 +293,7 @@ def dealt(ratings: Any, n_agents: int) -> dict[int, KnownEntries]:
     """Return consecutive, nearly equal shares of columns for each agent."""
     whole = known_entries(ratings)
     parts = {}
-    for agent, share in enumerate(shares_out("columns", whole.shape[1], n_agents)):
+    for agent, share in enumerate(shares_out(whole.shape[1], n_agents)):
         parts[agent] = whole[:, share]
         if parts[agent].nnz == 0:
             raise InvalidInputError(
@@ -364,11 +359,11 @@ class MultitaskFeatures(OwnedData):
     ) -> None:
         if not isinstance(tasks, Mapping):
             whole = sequence("tasks", tasks)
-            tasks = dict(enumerate(whole[share] for share in shares_out("tasks", len(whole), n_agents)))
+            tasks = dict(enumerate(whole[share] for share in shares_out(len(whole), n_agents)))
         parts = {agent: TaskGroup(part, f"agent {agent}, ") for agent, part in tasks.items()}
         super().__init__(parts, n_agents, number("lam", lam, least=0, most=1e150))
 
-    def _solve(self, U: Array, agent: int) -> Solution:
+    def _solve(self, U: Array, agent: int) -> "Solution":
         return Solution(self.parts[agent], U, self.lam, agent)
 
     def _turned(self, U: Array, E: Array, agent: int) -> Array:

@@ -1,7 +1,5 @@
 """Matrix completion as scikit-learn estimators: by gossip, and by batch solvers."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Of Mishra et al. 2019, sections 6.2 and 6.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,6 +22,7 @@ from problems.methods import Cell, Method, Settings
 from problems.subspace import baselines
 from problems.subspace.als import WEIGHTS, BiasedALS, ImplicitALS, ScaledSGDCompletion
 from problems.subspace.bayesian import BayesianCompletion
+from problems.subspace.completer import entries
 from problems.subspace.estimators import RCGMC, RTRMC, BatchCompletion, GossipMatrixCompletion
 from problems.subspace.multitask_estimator import AltMin, MultitaskSubspace, PooledRidge, is_constant
 from problems.subspace.training import VARIANTS
@@ -97,8 +96,8 @@ class Completion(Experiment):
         kinds = {getattr(kind.estimator, "_rates", True) for kind in self.chosen.values()}
         if len(kinds) > 1:
             raise InvalidInputError(
-                "implicit, neighbors and popular make lists from views or purchases, and other --methods predict "
-                "ratings; compare them in separate runs."
+                "implicit, neighbors and popular make lists, measured by nDCG, and other --methods predict ratings, "
+                "measured by RMSE; compare them in two runs, such as one with --methods popular,neighbors,implicit."
             )
         self.lists = kinds == {False}
         self.columns = {"ndcg" if self.lists else "test_rmse": "sem", "disagreement": None}
@@ -111,9 +110,9 @@ class Completion(Experiment):
                 f"all entries of {bundle.source} are {bundle.values[0]:g}: there is nothing to predict; take "
                 "--methods popular,neighbors,implicit, for data without ratings."
             )
-        share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
+        self.share, usual_rank = (0.6, "20") if self.data == "picture" else (0.2, "10")
         self.ranks = options.ranks_within(self.run.say, self.rank, usual_rank, min(bundle.shape) - 1)
-        self.kept = Kept(partial(entries_of, bundle, share), 1)
+        self.kept = Kept(partial(entries_of, bundle, self.share), 1)
         # Compiled code is loaded before a clock starts.
         for name in self.chosen.keys() & METHODS.keys():
             METHODS[name].made(rank=1, random_state=0, n_agents=2).fit(
@@ -133,8 +132,8 @@ class Completion(Experiment):
         return method in METHODS and "n_agents" in METHODS[method].estimator.get_params()
 
     def header(self) -> str:
-        bundle = self.bundle
-        return f"{bundle.name} ({bundle.source}): {bundle.shape[0]:,} × {bundle.shape[1]:,}, {self.splits}"
+        name, (rows, columns) = f"{self.bundle.name} ({self.bundle.source})", self.bundle.shape
+        return f"{name}: {rows:,} × {columns:,}, {self.splits} with {self.share:.0%} held out"
 
     def label(self, one: Settings) -> str:
         signs: Settings = {"agents": ("N", self.counts), "rank": ("r", self.ranks)}
@@ -188,11 +187,7 @@ class Completion(Experiment):
 
 def entries_of(bundle: Ratings, share: float, seed: int) -> SimpleNamespace:
     """Return pairs and values of a bundle, a share of which is held out."""
-    out, pairs, values = (
-        bundle.held_out(seed, share),
-        np.column_stack([bundle.rows, bundle.columns]),
-        bundle.values,
-    )
+    (pairs, values), out = entries(bundle), bundle.held_out(seed, share)
     return SimpleNamespace(X=pairs[~out], y=values[~out], X_test=pairs[out], y_test=values[out])
 
 

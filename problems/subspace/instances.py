@@ -1,7 +1,5 @@
 """Matrix completion, multitask features and gossip in the catalogue of laws."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.sparse as sp
 

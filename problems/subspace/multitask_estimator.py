@@ -1,7 +1,5 @@
 """Related regressions in a common subspace, as a scikit-learn estimator."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
@@ -116,6 +114,7 @@ def best_of(learn: Callable[[Tasks], Iterable[Array]], parts: Tasks, seed: int) 
     return int(np.sum(errors, axis=0).argmin())
 
 
+@dataclass(eq=False, repr=False)
 class TaskRegressions(RegressorMixin, Estimator):
     """Linear regressions of several tasks. A subclass has `scale`, `centre`, and `learn`.
 
@@ -127,10 +126,9 @@ class TaskRegressions(RegressorMixin, Estimator):
     __metadata_request__predict: ClassVar = {"tasks": True}
     __metadata_request__score: ClassVar = {"tasks": True}
 
-    scale: str
-    centre: str
-    coef_: Array
-    intercept_: Array
+    _: KW_ONLY
+    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
+    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
     @abstractmethod
     def _learned(self, parts: Tasks) -> Array:
@@ -224,6 +222,10 @@ class MultitaskSubspace(TaskRegressions):
     ----------
     rank : int or None
         None chooses it by cross-validation within the rows of each task.
+    scale : {"standard", "none"}
+        "standard" subtracts the mean of each feature over all examples, and divides by its standard deviation.
+    centre : {"tasks", "none"}
+        "tasks" subtracts each task's mean from its examples and labels, which fits an intercept for each.
     lam : float or None
         Weight λ of ‖w_t‖², with None as for `rank`. With a large weight all tasks have the coefficients c.
     shared : bool or None
@@ -239,10 +241,6 @@ class MultitaskSubspace(TaskRegressions):
     graph : str, Graph or list of edges
     n_epochs, step_size, decay : float
     init : {"common", "independent"}
-    scale : {"standard", "none"}
-        "standard" subtracts the mean of each feature over all examples, and divides by its standard deviation.
-    centre : {"tasks", "none"}
-        "tasks" subtracts each task's mean from its examples and labels, which fits an intercept for each.
     max_iter : int
         Of "batch".
     random_state : int, RandomState or None
@@ -281,7 +279,7 @@ class MultitaskSubspace(TaskRegressions):
     True
     """
 
-    _parameters = GossipPlan._parameters
+    _parameters = TaskRegressions._parameters | GossipPlan._parameters
 
     rank: Annotated[int | None, optional(integer, 1)] = None
     _: KW_ONLY
@@ -296,8 +294,6 @@ class MultitaskSubspace(TaskRegressions):
     step_size: float = 1.0
     decay: float = 1.0
     init: str = "common"
-    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
-    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
     max_iter: Annotated[int, bounded(integer, 1)] = 100
     random_state: Annotated[Any, seedable] = None
     verbose: Annotated[bool, flag] = False
@@ -364,9 +360,6 @@ class AltMin(TaskRegressions):
     """
 
     trace_lam: Annotated[float, bounded(number, above=0)] = 0.1
-    _: KW_ONLY
-    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
-    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
     def _learned(self, parts: Tasks) -> Array:
         return alt_min(parts, self.trace_lam)[0].T
@@ -390,9 +383,6 @@ class PooledRidge(TaskRegressions):
     """
 
     slopes: Annotated[bool, flag] = False
-    _: KW_ONLY
-    scale: Annotated[str, bounded(one_of, SCALES)] = "standard"
-    centre: Annotated[str, bounded(one_of, CENTRES)] = "tasks"
 
     def _learned(self, parts: Tasks) -> Array:
         if not self.slopes:

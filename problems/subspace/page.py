@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,14 +71,15 @@ class ItemSearch(Searcher):
             for field in ("like", "likes")
         )
         # Another search does not forget what somebody likes.
-        kept = [("likes", row) for row in likes]
+        kept, given = [("likes", row) for row in likes], fields.multi_items() if likes else []
+        liked = {self._items[row]: [one for one in given if one != ("likes", str(row))] for row in likes}
+        answer = partial(Found, kept=kept, liked=liked)
         if near:
             name = self._items[near[0]]
-            return Found("", self._listed(self.model.similar(name, k), (), kept), f"Similar to {name}:", kept)
+            return answer("", self._listed(self.model.similar(name, k), (), kept), f"Similar to {name}:")
         if likes and not text.strip():
-            names = [self._items[row] for row in likes]
-            best = self._listed(self.model.recommend_to_new(names, k), likes, kept)
-            return Found("", best, f"For somebody who likes {', '.join(map(str, names))}:", kept)
+            best = self._listed(self.model.recommend_to_new([*liked], k), likes, kept)
+            return answer("", best, "Recommended to somebody with these likes:")
         if text in self._columns and not likes:
             return self._of_user(text, k)
         names = [name for name in self._items if text.strip().casefold() in str(name).casefold()]
@@ -88,7 +90,7 @@ class ItemSearch(Searcher):
         message = "Items with this name." if names else "There is neither such a user nor such an item."
         # Short names first, since they match more completely.
         names.sort(key=lambda name: len(str(name)))
-        return Found(text, self._listed([(name,) for name in names[:k]], (), kept), message, kept)
+        return answer(text, self._listed([(name,) for name in names[:k]], (), kept), message)
 
     def _of_user(self, text: str, k: int) -> Found:
         column, known = self._columns[text], self.model.known_

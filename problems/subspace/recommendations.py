@@ -33,21 +33,16 @@ ROOM = 2**30
 # Counts this far above their median are reported.
 SKEWED = 20.0
 HEADINGS = {"test_rmse": "RMSE", "ndcg": "nDCG", "train_seconds": "train s"}
-File = Annotated[
-    str,
-    Argument(
-        metavar="FILE",
-        help="ratings, one per line, or a registered data set. If names of columns are not clear, add their meaning: "
-        "ratings.csv::user=uid,item=film,rating=stars.",
-    ),
-]
-Model = Annotated[
-    Literal["als", "bayesian", "implicit"] | None,
-    Option(
-        help="bayesian, the default, has smaller errors than als, and needs more time and memory; implicit is for "
-        "views, clicks and purchases."
-    ),
-]
+_FILE = (
+    "ratings, one per line, or a registered data set. If names of columns are not clear, add their meaning: "
+    "ratings.csv::user=uid,item=film,rating=stars."
+)
+File = Annotated[str, Argument(metavar="FILE", help=_FILE)]
+_MODEL = (
+    "bayesian, the default, has smaller errors than als, and needs more time and memory; implicit is for views, "
+    "clicks and purchases."
+)
+Model = Annotated[Literal["als", "bayesian", "implicit"] | None, Option(help=_MODEL)]
 Weights = Annotated[
     Literal["bm25", "log", "counts", "ones"] | None,
     Option(help="For --model implicit: counts damped by BM25, the default, or log, unchanged, or all equal."),
@@ -100,31 +95,36 @@ def completion(
                 "unweighted, a few would dominate the model."
             )
     rows = _measured(run, estimator, ratings, n)
-    fitted = estimator.fit(ratings)
-    fitted.save(run.path("model.npz"))
-    users, rare = fitted.column_names_.tolist(), int(np.sum(np.bincount(ratings.rows) < min_support))
-    if rare:
+    estimator.fit(ratings).save(run.path("model.npz"))
+    write_lists(run, estimator, n, min_support)
+    about = dict(model=model, rank=width, n=n, weights=weights, min_support=min_support, implicit=implicit)
+    notes = [f"\nMeasured on {HIDDEN:.0%} of the ratings, held out. The saved model learns from all."]
+    notes.append(f"rmopt serve {shlex.quote(str(run.out))} shows the lists of all users in a browser.")
+    return Outcome(ratings.source, about, rows, headings=HEADINGS, notes=notes)
+
+
+def write_lists(run: Run, model: CompletionModel, n: int = 10, min_support: int = 3) -> None:
+    """Write recommendations.csv: the best items for every user of a fitted model."""
+    users, std = model.column_names_.tolist(), isinstance(model, BayesianCompletion)
+    if rare := int(np.sum(model._supports() < min_support)):
         run.say(
-            f"{rare:,} of {ratings.shape[0]:,} items have fewer than {min_support} ratings and are in no list; "
-            "--min-support 0 lists them too."
+            f"{rare:,} of {len(model.row_names_):,} items have fewer than {min_support} ratings and are in no list; "
+            "rmopt fit completion --min-support 0 lists them too."
         )
-    how = {"return_std": model == "bayesian", "min_support": min_support}
+    lists = model.recommend(users, n, return_std=std, min_support=min_support)
     lines = [
         (name, place, item, *scores)
-        for name, best in zip(users, fitted.recommend(users, n, **how), strict=True)
+        for name, best in zip(users, lists, strict=True)
         for place, (item, *scores) in enumerate(best, 1)
     ]
-    table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * (model == "bayesian")])
-    if hasattr(fitted, "row_ids_"):
-        table.insert(3, "id", table["item"].map(pd.Series(fitted.row_ids_, fitted.row_names_)))
+    table = pd.DataFrame(lines, columns=["user", "place", "item", "score", *["std"] * std])
+    if hasattr(model, "row_ids_"):
+        table.insert(3, "id", table["item"].map(pd.Series(model.row_ids_, model.row_names_)))
     for names in table.select_dtypes(["object", "string"]):
         # A text that looks like a spreadsheet formula gets an apostrophe.
         table[names] = table[names].str.replace(r"^(?=[=+\-@\t\r])", "'", regex=True)
     text = table.to_csv(index=False, float_format="%.6g", lineterminator="\n")
     write_atomically(run.path("recommendations.csv"), lambda file: file.write(text.encode()))
-    about = dict(model=model, rank=width, n=n, weights=weights, min_support=min_support, implicit=implicit)
-    shown = f"\nrmopt serve {shlex.quote(str(run.out))} shows the lists of all users in a browser."
-    return Outcome(ratings.source, about, rows, headings=HEADINGS, notes=[shown])
 
 
 def titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
@@ -145,8 +145,9 @@ def titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
             f"call these id and title, and leave out others, of {first_of(list(frame))}."
         )
     titles = items.map(dict(zip(frame[ids[0]], frame[named[0]], strict=True))).fillna("")
-    if gaps := (titles == "").sum():
-        run.say(f"{gaps:,} of {len(items):,} items have no title in {path}.")
+    gaps, idle = (titles == "").sum(), (~frame[ids[0]].isin(items)).sum()
+    if gaps or idle:
+        run.say(f"{path}: {gaps:,} of {len(items):,} items have no title; {idle:,} titles were never rated.")
     titles = titles.mask(titles == "", items)
     # Films may share a title.
     titles = titles.mask(titles.duplicated(keep=False), titles + " (" + items + ")")

@@ -1,21 +1,19 @@
 """Gossip between agents of this family: start, step sizes, and the final subspace."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 
+from problems.validation import checked_later
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, numbers, one_of
 from rmopt.core.streams import Stream, generator
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
-from rmopt.costs.graph import GRAPHS
 from rmopt.manifolds import Euclidean, Grassmann, Product, frechet_mean
 from rmopt.solvers import (
     LBFGS,
@@ -40,13 +38,6 @@ TURNS = 3
 
 def _rho(name: str, value: Any) -> Any:
     return value if isinstance(value, str) and value == "auto" else number(name, value, least=0)
-
-
-def _graph(name: str, value: Any) -> Any:
-    if isinstance(value, str):
-        return one_of(name, value, GRAPHS)
-    wanted = f"one of {', '.join(GRAPHS)}, a Graph or a list of pairs of agents"
-    return instance(name, value, (Graph, list, tuple, np.ndarray), wanted)
 
 
 @dataclass(frozen=True)
@@ -84,14 +75,14 @@ class GossipPlan(CheckedValue):
 
     rho: Annotated[float | str, _rho] = "auto"
     variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
-    graph: Annotated[Any, _graph] = "path"
+    graph: Annotated[Any, checked_later] = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0
     init: Annotated[str, bounded(one_of, ("common", "independent"))] = "common"
 
     @classmethod
-    def of(cls, estimator: Any) -> GossipPlan:
+    def of(cls, estimator: Any) -> Self:
         """Return the plan with the parameters of an estimator."""
         return cls(**{name: getattr(estimator, name) for name in cls.__dataclass_fields__})
 

@@ -246,11 +246,11 @@ def _rows(count: int, width: int, rng: np.random.Generator, share: float = 0.4) 
     return sp.csr_array(rows / np.sqrt(share * width))
 
 
-def _bilinear_problem(manifold: FixedRankManifold, loss: str, share: float = 0.4) -> Problem:
+def _bilinear_problem(manifold: FixedRankManifold, loss: str) -> Problem:
     n, m = manifold.shape
     rng = np.random.default_rng([n, m])
     targets = np.where(rng.random(40) < 0.5, -1.0, 1.0)
-    left, right = _rows(40, n, rng, share), _rows(40, m, rng, share)
+    left, right = _rows(40, n, rng), _rows(40, m, rng)
     return Problem(manifold, BilinearSum(left, right, LOSSES[loss], targets))
 
 

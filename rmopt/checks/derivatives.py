@@ -230,10 +230,7 @@ class _Cost:
     def terms(self) -> Array:
         """Return all terms as rows. Laws of terms do not apply if the cost is a stream or not a sum."""
         if isinstance(self.cost, FiniteSum) and self.cost.n_terms is not None:
-            if self.cost.term_width == 1:
-                return np.arange(self.cost.n_terms)[:, None]
-            if hasattr(self.cost, "all_terms"):
-                return self.cost.all_terms().reshape(-1, self.cost.term_width)
+            return self.cost.all_terms().reshape(-1, self.cost.term_width)
         raise MissingCapabilityError(f"{self.cost} does not list its terms.")
 
 

@@ -94,12 +94,12 @@ class Law(NamedTuple):
     measure: Measure
 
 
-def law(laws: list[Law], cause: str, limit: float = ROUNDING, name: str = "") -> Callable[[Measure], Measure]:
+def law(laws: list[Law], cause: str, limit: float = ROUNDING) -> Callable[[Measure], Measure]:
     """Return a decorator that adds a function to some laws: its name is theirs, and its docstring their text."""
 
     def add(measure: Measure) -> Measure:
         says = (measure.__doc__ or "").removesuffix(".")
-        laws.append(Law(name or measure.__name__.strip("_").replace("_", " "), says, cause, limit, measure))
+        laws.append(Law(measure.__name__.strip("_").replace("_", " "), says, cause, limit, measure))
         return measure
 
     return add

@@ -83,7 +83,7 @@ app.command("best")(command_of("best", _best))
 def serve(where: Served, host: Host = "127.0.0.1", port: Port = 8000) -> None:
     """Show recommendations, or search texts, in a browser.
 
-    PATH: a folder from rmopt fit or SimilarityIndex.save. Only open folders that you trust.
+    PATH: a folder from rmopt best, rmopt fit or SimilarityIndex.save. Only open folders that you trust.
 
     Programs can use the address /search?q=TEXT&k=10, see docs/howto/serve.md. Ctrl-C ends the command.
     """

@@ -9,16 +9,16 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Linear, Sum
-from rmopt.core.arguments import number
+from rmopt.core.arguments import number, shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.namespaces import is_array
+from rmopt.namespaces import is_array, to_numpy
 
 
 class Cost(Linear, ABC):
     """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
 
-    A cost without a `gradient` is for `NelderMead` and `ParticleSwarm`.
+    A cost without a `gradient` or `value_and_gradient` is for `NelderMead` and `ParticleSwarm`.
 
     A cost may have more methods, which solvers look up by name. ``values(points)`` returns the costs at many points,
     stacked along a first axis. ``hessian(point, direction)`` returns the derivative of the gradient along an ambient
@@ -63,7 +63,9 @@ class Cost(Linear, ABC):
 
         On products it may also be a list, a tuple or `Parts`, with one gradient for each part of the point.
         """
-        raise self._without_gradient()
+        if not self.has_gradient:
+            raise self._without_gradient()
+        return self.value_and_gradient(point)[1]
 
     def _without_gradient(self) -> MissingCapabilityError:
         return MissingCapabilityError(
@@ -73,11 +75,12 @@ class Cost(Linear, ABC):
 
     @property
     def has_gradient(self) -> bool:
-        """Whether there is a `gradient`."""
-        return type(self).gradient is not Cost.gradient
+        """Whether there is a `gradient` or a `value_and_gradient`."""
+        kind = type(self)
+        return (kind.gradient, kind.value_and_gradient) != (Cost.gradient, Cost.value_and_gradient)
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return cost and Euclidean gradient. Override this to share work between them."""
+        """Return cost and Euclidean gradient. Override this, also instead of `gradient`, to share work."""
         return self.value(point), self.gradient(point)
 
     def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
@@ -113,6 +116,18 @@ class Cost(Linear, ABC):
     def _name(self) -> str:
         return type(self).__name__
 
+    def _real(self, found: Any) -> float:
+        """Return a value of the cost as a float, and refuse anything but a real number."""
+        if isinstance(found, float | np.floating):
+            return float(found)
+        number = to_numpy(found) if is_array(found) else np.asarray(found)
+        if number.ndim != 0 or number.dtype.kind not in "fiub":
+            raise InvalidInputError(
+                f"the value of {self._name} is {shown(found)}, not a real number; return a float, such as the real "
+                "part (complex points need field='complex'). Several numbers are for rmopt.autograd_residuals."
+            )
+        return float(number)
+
 
 class FiniteSum(Cost):
     """A cost that is a sum of terms, for solvers that use a few terms per step.
@@ -135,9 +150,6 @@ class FiniteSum(Cost):
     ...     def value(self, x):
     ...         return 0.5 * np.sum((x - self.points) ** 2)
     ...
-    ...     def gradient(self, x):
-    ...         return self.term_gradient(x, np.arange(self.n_terms))
-    ...
     ...     def term_gradient(self, x, terms):
     ...         return np.sum(x - self.points[terms], axis=0)
     >>> Distances(np.eye(3)).gradient(np.ones(3)).tolist()
@@ -155,6 +167,16 @@ class FiniteSum(Cost):
     def term_ranges(self) -> list[tuple[int, int | None]]:
         """The least value of each integer of a term, and their number counted from 0 (None if unknown)."""
         return [(0, self.n_terms)] if self.term_width == 1 else [(0, None)] * self.term_width
+
+    def all_terms(self) -> np.ndarray:
+        """Return every term, as `term_gradient` takes them. Costs of wider terms and streams override this."""
+        if self.n_terms is None or self.term_width > 1:
+            raise MissingCapabilityError(f"{self._name} does not list its terms; write `all_terms`.")
+        return np.arange(self.n_terms)
+
+    def gradient(self, point: Any) -> Ambient:
+        """Return the Euclidean gradient of the sum over all terms."""
+        return self.term_gradient(point, self.all_terms())
 
     @abstractmethod
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
@@ -248,9 +270,6 @@ class AgentSum(FiniteSum):
 
     def value(self, point: Any) -> float:
         return float(sum(self.agent_value(point, agent) for agent in self.here))
-
-    def gradient(self, point: Any) -> Ambient:
-        return self.term_gradient(point, np.arange(self.n_terms))
 
     def term_gradient(self, point: Any, terms: np.ndarray) -> Ambient:
         return Sum(*(self.agent_gradient(point, int(agent))[0] for agent in terms))

@@ -9,6 +9,15 @@ Array = np.ndarray
 T = TypeVar("T")
 
 
+def latest(known: dict[int, Any], thing: Any, compute: Callable[[Any], T], most: int = 2) -> T:
+    """Return a function's value at an object, by identity, computed unless it is one of the last few in `known`."""
+    if id(thing) not in known:
+        known[id(thing)] = thing, compute(thing)
+        if len(known) > most:
+            del known[next(iter(known))]
+    return known[id(thing)][1]
+
+
 class Memo:
     """Results at the two latest points, since optimizers request value, gradient and Hessian one by one.
 

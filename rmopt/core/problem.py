@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -46,16 +46,13 @@ class Problem:
 
     manifold: Manifold
     cost: Cost
+    # How a solver of the cost alone treats other parts, empty if there are none.
+    beyond: ClassVar[str] = ""
 
     @property
     def constraints(self) -> tuple[Any, ...]:
         """Further constraints: none, except for `rmopt.costs.ConstrainedProblem`."""
         return ()
-
-    @property
-    def beyond(self) -> str:
-        """A phrase on how a solver of the cost alone treats other parts, empty if there are none."""
-        return ""
 
     def hold_to_cost(self, who: str) -> None:
         """Refuse a problem with parts outside its cost, on behalf of `who`, which uses the cost alone."""
@@ -97,12 +94,7 @@ class Problem:
 
     def real(self, found: Any) -> float:
         """Return a value of the cost as a float, and refuse anything but a real number."""
-        number = ns.to_numpy(found) if ns.is_array(found) else np.asarray(found)
-        if number.ndim != 0 or number.dtype.kind not in "fiu":
-            raise InvalidInputError(
-                f"the value of {self.cost._name} is {shown(found)}, not a real number; return a float."
-            )
-        return float(number)
+        return self.cost._real(found)
 
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient of the cost at a point.
@@ -236,8 +228,8 @@ def _own(ambient: Any, cost: Cost, what: str, point: Any) -> Any:
     kind = ns.numbers_of(ambient).kind if getattr(ambient, "dtype", None) is not None else "f"
     if kind not in "fiuc" or (kind == "c" and not any(map(ns.is_complex, arrays_of(point)))):
         raise InvalidInputError(
-            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers, or at complex "
-            "points the derivative by the real part plus i times that by the imaginary part."
+            f"the {what} of {cost._name} is of type {ambient.dtype}; return an array of real numbers, or on a "
+            "manifold with field='complex' the derivative by the real part plus i times that by the imaginary part."
         )
     if isinstance(ambient, BlockDiagonal):
         blocks = {i: _own(block, cost, what, point) for i, block in ambient.blocks.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from rmopt import namespaces as ns
 from rmopt.core.ambient import Array, Linear, Operator, Sum, dense
+from rmopt.core.matrices import index_rows
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.kernels import entries as kernel
 
@@ -416,14 +417,11 @@ def _block(ranks: tuple[int, ...], i: int) -> tuple[slice, ...]:
 
 def in_order(indices: Any, shape: Sequence[int]) -> tuple[Array, Array]:
     """Return the lexicographic order of places of a tensor, and the places so sorted; refuse places outside."""
-    found = np.asarray(indices)
-    wanted = f"whole numbers of shape (N, {len(shape)}), each below the size of its axis in {tuple(shape)}"
-    if found.ndim != 2 or found.shape[1] != len(shape) or found.dtype.kind not in "iu" or not len(found):
-        raise InvalidInputError(f"indices must be {wanted}, got {found.dtype} of shape {found.shape}.")
-    if (found < 0).any() or (found >= np.array(shape)).any():
-        raise InvalidInputError(f"indices must be {wanted}; some are outside.")
+    found = index_rows("indices", indices, tuple(shape))
+    if not len(found):
+        raise InvalidInputError("indices are empty; give the places of at least one entry.")
     order = np.lexsort(found.T[::-1])
-    return order, np.ascontiguousarray(found[order], dtype=np.int64)
+    return order, found[order]
 
 
 def tall(core: Array) -> Array:

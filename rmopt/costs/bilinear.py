@@ -68,10 +68,6 @@ class Bilinear(FiniteSum):
         targets : float array, shape (N,)
         """
 
-    @abstractmethod
-    def all_terms(self) -> Array:
-        """Return every term, in the form `resolve` reads."""
-
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of rows and columns of W, (n, m)."""
@@ -85,10 +81,6 @@ class Bilinear(FiniteSum):
         """Return the losses of some terms, shape (N,)."""
         left, right, targets = self.vectors(terms)
         return self.loss.values(scores(point, left, right), targets)
-
-    def gradient(self, point: LowRankPoint) -> Factored:
-        """Return Σ φ' l rᵀ over all terms, as an operator."""
-        return self.term_gradient(point, self.all_terms())
 
     def term_gradient(self, point: LowRankPoint, terms: Array) -> Factored:
         """Return Σ φ' l rᵀ over some terms, as an operator of at most that rank."""
@@ -169,9 +161,6 @@ class BilinearSum(Bilinear):
     def n_terms(self) -> int:
         """Number of pairs."""
         return int(self.rows[0].shape[0])
-
-    def all_terms(self) -> Array:
-        return np.arange(self.n_terms)
 
     def resolve(self, terms: Array) -> tuple[Array, Array, Array, Array]:
         terms = np.ascontiguousarray(terms, dtype=np.int64)

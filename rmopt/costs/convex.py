@@ -112,11 +112,8 @@ class ConvexCost(Cost):
     def value(self, point: Any) -> float:
         return self.at(_factor(point)).value
 
-    def gradient(self, point: Any) -> Any:
-        """Return ∇f at a point as an operator, or at a factor Y the gradient of Y ↦ f(YYᵀ) as an array."""
-        return self.value_and_gradient(point)[1]
-
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
+        """Return f and ∇f at a point, as an operator, or at a factor Y the gradient of Y ↦ f(YYᵀ) as an array."""
         Y = _factor(point)
         local = self.at(Y)
         if isinstance(point, np.ndarray):

@@ -124,9 +124,6 @@ class GossipCost(FiniteSum):
         """Return the distance along each edge."""
         return np.array([self.manifold.dist(point[i], point[j]) for i, j in self.graph.edges])
 
-    def gradient(self, point: Parts) -> BlockDiagonal:
-        return self.term_gradient(point, np.arange(self.n_terms))
-
     def term_gradient(self, point: Parts, terms: Array) -> BlockDiagonal:
         """Return the gradient of the sum over some edges, with negative numbers as padding.
 

@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rmopt.core.ambient import Ambient
 from rmopt.core.arguments import instance, integer
-from rmopt.core.cost import Combined, Cost, FiniteSum
+from rmopt.core.cost import Combined, FiniteSum
 from rmopt.errors import InvalidInputError
 
 
-class Shards(Cost):
+class Shards(Combined):
     """The sum of the costs of `Parallel`'s workers, each on its own part of the data.
 
     In a mean a worker is weighted by its number of terms. Between means each approaches the minimum of its own part.
@@ -65,15 +64,7 @@ class Shards(Cost):
             )
             for worker, cost in sorted(costs.items())
         }
-        self.here = Combined([(1.0, cost) for cost in self.costs.values()])
-        if hasattr(self.here, "shape"):
-            self.shape = self.here.shape
+        super().__init__([(1.0, cost) for cost in self.costs.values()])
 
-    def refuses(self, point_type: type) -> str | None:
-        return self.here.refuses(point_type)
-
-    def value(self, point: Any) -> float:
-        return self.here.value(point)
-
-    def gradient(self, point: Any) -> Ambient:
-        return self.here.gradient(point)
+    def __reduce__(self) -> Any:
+        return type(self), (self.costs,)

@@ -1,8 +1,9 @@
 """The base of manifolds of arrays that inherit the inner product of the ambient space."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import array
 from rmopt.core.manifold import Manifold, OverField
+from rmopt.core.memo import latest
 from rmopt.core.points import is_finite
 from rmopt.errors import InvalidInputError
 
@@ -128,6 +130,20 @@ class ArrayManifold(OverField, Manifold):
     def refusal(self, point: Array) -> str | None:
         """Return why a finite array of the right shape is not a point, or None if all are points."""
         return None
+
+
+class Keeping(ArrayManifold):
+    """The base of manifolds of arrays that cache for a run what they computed at its last two points."""
+
+    _kept: dict[int, Any] | None = None
+
+    def _in_a_run(self) -> Self:
+        twin = copy(self)
+        twin._kept = {}
+        return twin
+
+    def _kept_at(self, point: Array, compute: Callable[[Array], Any]) -> Any:
+        return latest({} if self._kept is None or ns.is_traced(point) else self._kept, point, compute)
 
 
 def weighted_sum(points: Sequence[Array], weights: Array) -> Array:

@@ -1,8 +1,7 @@
 """Arrays whose columns lie in hyperbolic space or are probabilities, with their own metrics."""
 
 from abc import abstractmethod
-from copy import copy
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction
 from rmopt.errors import InvalidInputError
 from rmopt.linalg import quotient, sinc
-from rmopt.manifolds.arrays import ArrayManifold, root_of_sums
+from rmopt.manifolds.arrays import ArrayManifold, Keeping, root_of_sums
 from rmopt.retractions.arrays import HYPERBOLIC_RETRACTIONS, SIMPLEX_RETRACTIONS, MultiplicativeWeights
 from rmopt.retractions.grassmann import Exponential
 
@@ -74,7 +73,7 @@ class _Columns(ArrayManifold):
 Polar = tuple[Any, Array, Any, Array]
 
 
-class Hyperbolic(_Columns):
+class Hyperbolic(Keeping, _Columns):
     """Hyperbolic space of dimension n, as the upper sheet of a hyperboloid, or m points of it.
 
     Points are vectors x of n + 1 numbers with −x₀² + x₁² + … + xₙ² = −1 and x₀ > 0, and the metric is this form
@@ -106,7 +105,6 @@ class Hyperbolic(_Columns):
 
     default_retraction: Retraction = Exponential()
     retractions = HYPERBOLIC_RETRACTIONS
-    _kept: dict[int, tuple[Array, Polar]] | None = None
 
     def __init__(self, n: int, m: int = 1) -> None:
         self.n = integer("n", n, 1)
@@ -248,26 +246,17 @@ class Hyperbolic(_Columns):
         array[0], array[1:] = first, rest
         return array
 
-    def _in_a_run(self) -> Self:
-        twin = copy(self)
-        twin._kept = {}
-        return twin
-
     def _polar(self, point: Array) -> Polar:
         """Return the first row, the others, their length, which is 0 at the origin, and their direction.
 
         A run caches those of the last two points.
         """
-        if self._kept is not None and id(point) in self._kept:
-            return self._kept[id(point)][1]
+        return self._kept_at(point, self._found_polar)
+
+    def _found_polar(self, point: Array) -> Polar:
         height, rest = self._rows(point)
         radius = ns.namespace(point).sqrt(self.sums(rest * rest))
-        found = height, rest, radius, rest / _positive(radius)
-        if self._kept is not None and not ns.is_traced(point):
-            self._kept[id(point)] = point, found
-            if len(self._kept) > 2:
-                del self._kept[next(iter(self._kept))]
-        return found
+        return height, rest, radius, rest / _positive(radius)
 
     def _parts(self, polar: Polar, tangent_vector: Array) -> tuple[Any, Array]:
         """Return a tangent vector's length along the geodesic from the origin, and its transverse part."""

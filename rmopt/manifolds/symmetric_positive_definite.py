@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from copy import copy
+from functools import partial
 from math import log
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,12 +12,13 @@ from rmopt import namespaces as ns
 from rmopt.core.ambient import Ambient, Array, dense
 from rmopt.core.arguments import integer, one_of
 from rmopt.core.manifold import Manifold
+from rmopt.core.memo import latest
 from rmopt.core.points import as_like
 from rmopt.core.retraction import Retraction, by_name
 from rmopt.core.transport import ByProjection, Transport
 from rmopt.errors import InvalidInputError, broke_down
 from rmopt.linalg import eigh, exp_differences, lyapunov, solve_lower, symmetric, whitened
-from rmopt.manifolds.arrays import ArrayManifold, weighted_sum
+from rmopt.manifolds.arrays import Keeping, weighted_sum
 from rmopt.retractions.grassmann import Exponential
 from rmopt.retractions.positive_definite import Congruence, SchurExponential, SecondOrderPD
 
@@ -77,7 +78,7 @@ class Metric(ABC):
         return self.bent(B, self.flat(A, xi)[0])
 
 
-class SymmetricPositiveDefinite(ArrayManifold):
+class SymmetricPositiveDefinite(Keeping):
     """Symmetric positive definite d × d matrices W, or batches of them, with one of three metrics.
 
     Tangent vectors are symmetric arrays ξ. With ``field="complex"`` both are Hermitian, in d² dimensions.
@@ -130,7 +131,6 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     # `transport` takes longer and saves no iterations.
     default_transport: Transport = ByProjection()
-    _kept: dict[int, Any] | None = None
 
     def __init__(self, d: int, k: int = 1, metric: str = "affine-invariant", *, field: str = "real") -> None:
         self._take(field)
@@ -170,25 +170,8 @@ class SymmetricPositiveDefinite(ArrayManifold):
 
     def _flat(self, point: Array, *vectors: Array) -> list[Array]:
         """Return the coordinates of tangent vectors, of which a run caches the last few."""
-        if (kept := self._kept) is None or ns.is_traced(point):
-            return self._metric.flat(point, *vectors)
-        if id(point) not in kept:
-            kept[id(point)] = point, self._metric.frame(point), dict[int, Any]()
-            if len(kept) > 2:
-                del kept[next(iter(kept))]
-        _, frame, known = kept[id(point)]
-        for vector in vectors:
-            if id(vector) not in known:
-                known[id(vector)] = vector, self._metric.coordinates(frame, vector)
-        found = [known[id(vector)][1] for vector in vectors]
-        while len(known) > 6:
-            del known[next(iter(known))]
-        return found
-
-    def _in_a_run(self) -> Self:
-        twin = copy(self)
-        twin._kept = {}
-        return twin
+        frame, known = self._kept_at(point, lambda W: (self._metric.frame(W), {}))
+        return [latest(known, vector, partial(self._metric.coordinates, frame), 6) for vector in vectors]
 
     def inner_products(self, point: Array, tangent_vectors_a: Array, tangent_vectors_b: Array) -> Array:
         pair = [dense(vectors, point) for vectors in (tangent_vectors_a, tangent_vectors_b)]
@@ -296,6 +279,9 @@ class SpecialPositiveDefinite(SymmetricPositiveDefinite):
     (2, 1.4142)
     """
 
+    # The sum of such matrices has another determinant.
+    projected_mean = Manifold.projected_mean
+
     def __init__(self, d: int, k: int = 1, *, field: str = "real") -> None:
         super().__init__(integer("d", d, 2), k, field=field)
         self.retractions = by_name(Exponential())
@@ -349,12 +335,6 @@ class SpecialPositiveDefinite(SymmetricPositiveDefinite):
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a matrix with uniformly distributed eigenvectors, the largest eigenvalue up to 3 times the least."""
         return as_like(self._scaled(super().random_point(rng)), like)
-
-    def projected_mean(self, points: Sequence[Array], weights: Array) -> Array:
-        return Manifold.projected_mean(self, points, weights)
-
-    def knows(self, method: str) -> bool:
-        return method != "projected_mean" and super().knows(method)
 
 
 # Below this ratio of eigenvalues the least one has lost a quarter of its digits.

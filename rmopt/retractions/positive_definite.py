@@ -15,6 +15,7 @@ from rmopt.core.retraction import Retraction, by_name
 from rmopt.errors import InvalidInputError
 from rmopt.kernels import row_column
 from rmopt.linalg import lyapunov, symmetric, whitened
+from rmopt.retractions.grassmann import Exponential
 
 # LAPACK's solves with positive definite matrices, by the type of numbers.
 POSV = {"f": sposv, "d": dposv, "F": cposv, "D": zposv}
@@ -49,14 +50,10 @@ class Additive(Retraction):
         return dense(tangent, point)
 
 
-class AffineExponential(Retraction):
+class AffineExponential(Exponential):
     """R(ξ) = W exp(W⁻¹ξ): the geodesics of the affine-invariant metric."""
 
-    order = 2
     name = "affine-exponential"
-
-    def __call__(self, manifold: Any, point: Array, tangent: Any, t: float = 1.0) -> Array:
-        return manifold.exp(point, t * dense(tangent, point))
 
     def velocity(self, manifold: Any, point: Array, tangent: Any, t: float) -> Array:
         """Return the derivative of the curve at t: ξ exp(t W⁻¹ξ)."""

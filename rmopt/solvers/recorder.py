@@ -62,11 +62,8 @@ class Recorder:
         progress: bool = False,
         description: str = "run",
     ) -> None:
-        self.metrics = dict(
-            instance(
-                "metrics", {} if metrics is None else metrics, Mapping, "a mapping from names to functions"
-            )
-        )
+        metrics = {} if metrics is None else metrics
+        self.metrics = dict(instance("metrics", metrics, Mapping, "a mapping from names to functions"))
         for name, metric in self.metrics.items():
             callable_of(f"the metric {name!r}", metric)
         self.first, self.ratio = integer("first", first, 1), number("ratio", ratio, above=1)
@@ -142,12 +139,16 @@ class ProgressBar:
             TimeRemainingColumn(compact=True),
         )  # fmt: skip
         self.description = description
-        self._progress = Progress(*columns, console=Console(stderr=True), expand=True)
+        # The bar, the longest count and time, and three spaces.
+        self._room = (console := Console(stderr=True)).width - 24 - 2 * len(str(n_steps or 10**6))
+        self._progress = Progress(*columns, console=console, expand=True)
         self._task = self._progress.add_task(description, total=n_steps, completed=step)
         self._progress.start()
 
     def note(self, text: str) -> None:
-        """Show text next to the label, if there is any."""
+        """Show text next to the label, if there is any, up to the last comma that fits."""
+        while ", " in text and len(self.description) + len(text) > self._room - 2:
+            text = text.rpartition(", ")[0]
         if text:
             self._progress.update(self._task, description=f"{self.description}: {text}")
 

@@ -70,12 +70,13 @@ class Result:
 
     def __str__(self) -> str:
         seen = "".join(f"cost {self.cost:.6g}, " for row in self.history[-1:] if "cost" in row)
-        ended = "converged" if self.converged else "not converged"
         where = f"{self.steps} steps, {self.seconds:.3g} s, point {shown(self.point)}"
-        return f"{ended} ({self.stopped_by}): {seen}{where}"
+        return f"{'not ' * (not self.converged)}converged ({self.stopped_by}): {seen}{where}"
 
     def plot(self, figure: Any = None, label: str | None = None) -> Any:
         """Draw cost and length of the gradient against steps and seconds.
+
+        The cost is drawn minus the lowest in the figure, to show the last digits of convergence.
 
         Parameters
         ----------
@@ -98,7 +99,7 @@ class Result:
         >>> figure = LBFGS().run(problem, random_state=0).plot(label="LBFGS")
         >>> other = ConjugateGradient().run(problem, random_state=0)
         >>> other.plot(figure, label="ConjugateGradient").axes[0].get_ylabel()
-        'cost'
+        'cost − lowest'
         """
         from matplotlib.figure import Figure
 
@@ -108,12 +109,17 @@ class Result:
             figure.subplots(2, 2, sharex="col", sharey="row")
         places = [(seen, along) for seen in ("cost", "gradient_norm") for along in ("step", "seconds")]
         for ax, (seen, along) in zip(figure.axes, places, strict=True):
-            # Runs that end alike hide each other's lines, but for their dashes.
             line = [row[along] for row in self.history], [row[seen] for row in self.history]
-            ax.plot(*line, ("-", "--", "-.", ":")[len(ax.lines) % 4], label=label)
-            ax.set(yscale="log" if seen != "cost" else "linear")
-        figure.axes[0].set(ylabel="cost"), figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
-        figure.axes[3].set(xlabel="seconds")
+            # Runs that end alike hide each other's lines, but for their dashes.
+            (drawn,) = ax.plot(*line, ("-", "--", "-.", ":")[len(ax.lines) % 4], label=label)
+            drawn.values = drawn.get_ydata(orig=False)
+            lines = [each for each in ax.lines if hasattr(each, "values")]
+            lowest = min(each.values.min() for each in lines) if seen == "cost" else 0.0
+            for each in lines:
+                each.set_ydata(each.values - lowest)
+            ax.set_yscale("log", nonpositive="mask"), ax.relim(), ax.autoscale_view()
+        figure.axes[0].set(ylabel="cost − lowest"), figure.axes[3].set(xlabel="seconds")
+        figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
         # Short times have long labels.
         figure.axes[3].locator_params("x", nbins=5)
         if label is not None:

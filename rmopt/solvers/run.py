@@ -1,5 +1,6 @@
 """The loop shared by all solvers."""
 
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,6 @@ import numpy as np
 
 import rmopt
 from rmopt.core import points
-from rmopt.core.ambient import Array
 from rmopt.core.arguments import Explained, callable_of, explained, flag, instance, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
@@ -46,18 +46,13 @@ def finite_numbers(step: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        raise_diverged(error, step)
+        if not isinstance(error, RmoptError) and broke_down(error):
+            raise DivergedError(
+                f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try "
+                "a tenth of the step size, scale the data, or find points at which the cost is not finite.",
+                step,
+            ) from error
         raise
-
-
-def raise_diverged(error: Exception, step: int) -> None:
-    """Raise `DivergedError` for errors of linear algebra about matrices that are singular or not finite."""
-    if not isinstance(error, RmoptError) and broke_down(error):
-        raise DivergedError(
-            f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try a "
-            "tenth of the step size, scale the data, or find points at which the cost is not finite.",
-            step,
-        ) from error
 
 
 class Solver(Value, Explained, ABC):
@@ -162,14 +157,6 @@ class Solver(Value, Explained, ABC):
     def point(self, work: Any, state: Any) -> Any:
         """Return the point of a state."""
         return state.point
-
-    def pack(self, work: Any, state: Any) -> dict[str, Array]:
-        """Return the arrays that hold a state completely, for a checkpoint (see `rmopt.core.points.packed`)."""
-        return points.packed(state)
-
-    def unpack(self, work: Any, arrays: dict[str, Array], template: Any) -> Any:
-        """Rebuild the state that `pack` took apart. `template` is one of the same run."""
-        return points.unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
         """Return numbers on the solver's progress. If there are any, each step has a row of them."""
@@ -346,7 +333,7 @@ class Solver(Value, Explained, ABC):
         callback : callable, optional
             A function of each new row.
         verbose : bool
-            Draw a progress bar with the newest row, as ``Recorder(progress=True)`` does.
+            Draw a progress bar with the newest row, and tell why the run ended, as ``Recorder(progress=True)`` does.
 
         Returns
         -------
@@ -366,9 +353,12 @@ class Solver(Value, Explained, ABC):
         before, recorder.progress = recorder.progress, flag("verbose", verbose) or recorder.progress
         try:
             with self._held_threads(problem) as held:
-                return self._whole(
+                result = self._whole(
                     problem, initial_point, random_state, stop, recorder, checkpoint, held, callback
                 )
+            if recorder.progress:
+                print(f"{'not ' * (not result.converged)}converged ({result.stopped_by})", file=sys.stderr)
+            return result
         finally:
             recorder.progress = before
 
@@ -438,15 +428,14 @@ class _Run:
         recorder.begin(self.step, self.last, rows)
         if saver is not None:
             # States that cannot be saved are refused before work starts.
-            solver.pack(self.work, self.state)
+            points.packed(self.state)
         try:
             with Interrupts(saver is not None and saver.world.size == 1) as interrupts:
                 if not recorder.rows:
                     self.measure()
                 early = self.reason(bool(recorder.rows)) if resumed or self.step < self.last else None
                 while early is None and self.next_piece():
-                    if recorder.progress:
-                        recorder.advance(self.step)
+                    recorder.advance(self.step)
                     due = self.observes or (self.measures and self._is_planned(self.step))
                     if due or not self.measures:
                         self.measure()
@@ -498,11 +487,8 @@ class _Run:
             measured_at = self.recorder.next_after(step)
             steps = int(min(self.last, step + self.piece, check_at, asked_at, saved_at, measured_at)) - step
         begun = time.perf_counter()
-        try:
+        with finite_numbers(step):
             self.state = self.solver.advance(self.work, self.state, steps)
-        except (ValueError, RuntimeError) as error:
-            raise_diverged(error, step)
-            raise
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
         self.step = int(self.state.steps)
@@ -559,7 +545,7 @@ class _Run:
     def _save(self, saver: Saver) -> None:
         """Save the state, and numbers to recognise its problem."""
         saver.save(
-            self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
+            points.packed(self.state), self.identity, self.step, seconds=self.seconds,
             rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)], threads=self.threads,
         )  # fmt: skip
 
@@ -576,7 +562,7 @@ class _Run:
             return
         arrays, about = saved
         try:
-            state = self.solver.unpack(self.work, arrays, self.state)
+            state = points.unpacked(arrays, self.state)
             step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
             if state.steps != step:
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {step}")

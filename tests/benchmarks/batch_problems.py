@@ -1,7 +1,5 @@
 """Ten standard problems for full-gradient solvers, as arrays and functions that rmopt and its peers share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,9 +41,6 @@ class Counted(Cost):
 
     def value(self, point: Any) -> float:
         return self.both(point)[0]
-
-    def gradient(self, point: Any) -> Any:
-        return self.both(point)[1]
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         return self.both(point)

@@ -1,7 +1,5 @@
 """What benchmarks share: each measures rows of a table, which is printed, and kept for the docs with ``--keep``."""
 
-from __future__ import annotations
-
 import json
 import platform
 import subprocess

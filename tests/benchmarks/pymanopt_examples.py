@@ -4,8 +4,6 @@ In each pair the first function is what the docs show; the second does what pyma
 cost by autograd, its solver. Both take the same data and start, and stop at a gradient of the same length.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,9 +67,6 @@ class Captured(Cost):
     def value(self, X: Array) -> float:
         return self.value_and_gradient(X)[0]
 
-    def gradient(self, X: Array) -> Array:
-        return self.value_and_gradient(X)[1]
-
     def hessian(self, X: Array, direction: Array) -> Array:
         return -2.0 * (self.matrix @ direction)
 
@@ -132,9 +127,6 @@ class Nearest(Cost):
 
     def value(self, X: Array) -> float:
         return self.value_and_gradient(X)[0]
-
-    def gradient(self, X: Array) -> Array:
-        return self.value_and_gradient(X)[1]
 
 
 def packing(start: Array) -> Array:

@@ -1,7 +1,5 @@
 """Seconds per step of LORETA-1 on random sparse rows, beside its peers, in one process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Times are medians of three; a solver without one did not get there in six seconds.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

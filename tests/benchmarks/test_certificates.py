@@ -6,8 +6,6 @@ are not installed are left out. Seconds are those of the processor.
 Run with ``pytest -o addopts= -s tests/benchmarks/test_certificates.py``.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -156,17 +154,11 @@ def small() -> list[dict[str, Any]]:
         theirs, values = cpu(lambda kind=kind: [interior(problem.cost, block) for problem, block in kind])
         found = [result.certificate for result in results]
         off = [abs(one.objective / value - 1.0) for one, value in zip(found, values, strict=True)]
-        rows.append(
-            {
-                "programmes": f"{len(kind)} × {name}",
-                "certified": sum(result.is_global for result in results),
-                "largest relative gap": max(one.relative_gap for one in found),
-                "values differ by": max(off),
-                "rmopt, s": ours,
-                "Clarabel, s": theirs,
-                "times ours": theirs / ours,
-            }
-        )
+        rows.append({
+            "programmes": f"{len(kind)} × {name}", "certified": sum(result.is_global for result in results),
+            "largest relative gap": max(one.relative_gap for one in found), "values differ by": max(off),
+            "rmopt, s": ours, "Clarabel, s": theirs, "times ours": theirs / ours,
+        })  # fmt: skip
     return rows
 
 
@@ -185,17 +177,11 @@ def large(n: int) -> list[dict[str, Any]]:
     seconds, result = cpu(lambda: climb(problem))
     own = replace(problem, manifold=problem.manifold.with_rank(result.point.shape[1]))  # type: ignore[attr-defined]
     proving, (proved, _, _) = cpu(lambda: certify(own, result.point, proof="cholesky"))
-    return [
-        {
-            "n": n,
-            "ranks": " ".join(map(str, dict.fromkeys(row["rank"] for row in result.history))),
-            "value": result.certificate.objective,
-            "relative gap": result.certificate.relative_gap,
-            "rmopt, s": seconds,
-            "relative gap, by Cholesky factors": proved.relative_gap,
-            "proof, s": proving,
-        }
-    ]
+    return [{
+        "n": n, "ranks": " ".join(map(str, dict.fromkeys(row["rank"] for row in result.history))),
+        "value": result.certificate.objective, "relative gap": result.certificate.relative_gap, "rmopt, s": seconds,
+        "relative gap, by Cholesky factors": proved.relative_gap, "proof, s": proving,
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize("noise", [0.3, 1.0])

@@ -4,8 +4,6 @@ Run with ``pytest -o addopts= -s tests/benchmarks/test_coembedding_tables.py``. 
 folder that RMOPT_CELLS names, if any. Yeast takes 40 s of one core a split, the others two minutes.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

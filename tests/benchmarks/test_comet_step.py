@@ -6,8 +6,6 @@ Peer times are the authors' MATLAB code under Octave on another machine of this 
 Run with ``pytest -o addopts= -s tests/benchmarks/test_comet_step.py``.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable
@@ -100,13 +98,7 @@ def step(name: str, loss: Any) -> list[dict[str, Any]]:
             state[0] = engine.advance(state[0], schedule, etas)
 
         ours, least = median_ms(steps, STEPS), median_ms(floor, STEPS)
-    return [
-        {
-            "data": name,
-            "loss": str(loss),
-            "a step, ms": ours,
-            "floor, ms": least,
-            "step / floor": ours / least,
-            "Octave / step": None if octave is None else octave / ours,
-        }
-    ]
+    return [{
+        "data": name, "loss": str(loss), "a step, ms": ours, "floor, ms": least, "step / floor": ours / least,
+        "Octave / step": None if octave is None else octave / ours,
+    }]  # fmt: skip

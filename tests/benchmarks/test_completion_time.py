@@ -6,8 +6,6 @@ installed.
 Run with ``pytest -o addopts= -s tests/benchmarks/test_completion_time.py``.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import warnings
@@ -105,14 +103,14 @@ def complete(size: int, slow_peer: bool) -> list[dict[str, Any]]:
 
             run()
             seconds, basis = median(run, 5)
-            found.append(
-                {
-                    "method": make.__name__,
-                    "seconds": seconds,
-                    "iterations": model.n_iter_,
-                    "residual": float(relative_residual(tasks, basis)),
-                }
-            )
+            residual = relative_residual(tasks, basis)
+            row = {
+                "method": make.__name__,
+                "seconds": seconds,
+                "iterations": model.n_iter_,
+                "residual": residual,
+            }
+            found.append(row)
     for threads in (1, 2):
         seconds, residual = cmfrec_als(whole, threads)
         if seconds is not None:
@@ -170,14 +168,13 @@ def test_subspaces(measured: Any) -> None:
 
 
 def models_of_known(large: bool) -> dict[str, Any]:
-    options = {"implicit": True, "handle_unknown": "mean"}
-    models: dict[str, Any] = {
+    options: Any = {"implicit": True, "handle_unknown": "mean"}
+    return {
         f"BayesianCompletion, rank {rank}, implicit, {burn_in} + {samples}": BayesianCompletion(
             rank, n_samples=samples, burn_in=burn_in, **options
         )
         for rank, burn_in, samples in ((10, 20, 100), (20, 20, 100), (32, 20, 200), (40, 40, 400))
     }
-    return models
 
 
 @dataclass(eq=False, repr=False)
@@ -261,14 +258,10 @@ def sparse_and_noisy() -> list[dict[str, Any]]:
             with warnings.catch_warnings(action="ignore"):
                 errors[label].append(model.rmse(pairs[hidden], values[hidden]))
     first = np.array(errors["users and items alone"])
-    return [
-        {
-            "method": label,
-            "RMSE": f"{np.mean(found):.4f}",
-            "above effects alone": f"{np.mean(found - first):.4f} ± {np.std(found - first, ddof=1) / 5**0.5:.4f}",
-        }
-        for label, found in errors.items()
-    ]
+    return [{
+        "method": label, "RMSE": f"{np.mean(found):.4f}",
+        "above effects alone": f"{np.mean(found - first):.4f} ± {np.std(found - first, ddof=1) / 5**0.5:.4f}",
+    } for label, found in errors.items()]  # fmt: skip
 
 
 def five_splits(name: str, models_of: Any) -> list[dict[str, Any]]:

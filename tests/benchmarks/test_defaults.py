@@ -3,8 +3,6 @@
 Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_defaults.py``, with RMOPT_DATA_HOME.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.util import find_spec
 from pathlib import Path

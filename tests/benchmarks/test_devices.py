@@ -5,8 +5,6 @@ needs no pytest: ``python tests/benchmarks/test_devices.py all FILE`` writes the
 ``all`` takes little data, and RMOPT_SECONDS ends it earlier. What is missing is said in its row.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

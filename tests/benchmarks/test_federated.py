@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_federated.py``.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

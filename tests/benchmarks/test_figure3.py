@@ -4,8 +4,6 @@ Run with ``pytest -o addopts= -s tests/benchmarks/test_figure3.py``. Parameters 
 training part. With ``--keep`` the picture of the command comes into the docs as well.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from time import process_time

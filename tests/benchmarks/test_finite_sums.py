@@ -4,16 +4,14 @@ Each method has the best of some step sizes or schedules. A step with reduced va
 others have five times as many passes as SRG takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from descent_parts import Variance
 
 from rmopt import Problem
-from rmopt.core import FiniteSum
 from rmopt.costs import LOSSES, BilinearSum
 from rmopt.manifolds import FixedRankEmbedded, Grassmann
 from rmopt.solvers import SGD, SRG, SVRG, Adam, Below, Cosine, InverseTime, Recorder, TrustRegions
@@ -22,27 +20,9 @@ Array = np.ndarray
 BATCH, MOST = 10, 130
 
 
-class Variance(FiniteSum):
-    """−½ Σ ‖Uᵀxᵢ‖²."""
-
-    def __init__(self) -> None:
-        X = np.random.default_rng(0).standard_normal((2000, 30)) * np.geomspace(1, 0.05, 30)
-        self.X = X / np.linalg.norm(X, axis=1).mean()
-
-    n_terms = property(lambda self: len(self.X))
-
-    def value(self, point: Array) -> float:
-        return -0.5 * float(np.sum((self.X @ point) ** 2))
-
-    def gradient(self, point: Array) -> Array:
-        return self.term_gradient(point, np.arange(len(self.X)))
-
-    def term_gradient(self, point: Array, terms: Array) -> Array:
-        X = self.X[terms]
-        return -(X.T @ (X @ point))
-
-    def hessian(self, point: Array, direction: Array) -> Array:
-        return -(self.X.T @ (self.X @ direction))
+def components() -> Variance:
+    X = np.random.default_rng(0).standard_normal((2000, 30)) * np.geomspace(1, 0.05, 30)
+    return Variance(X / np.linalg.norm(X, axis=1).mean())
 
 
 def regression() -> BilinearSum:
@@ -62,7 +42,7 @@ def completion() -> BilinearSum:
 
 
 SUMS: dict[str, Callable[[], tuple[Problem, float]]] = {
-    "principal components": lambda: (Problem(Grassmann(30, 4), Variance()), 1.0),
+    "principal components": lambda: (Problem(Grassmann(30, 4), components()), 1.0),
     "regression on a matrix of rank 2": lambda: (Problem(FixedRankEmbedded(12, 10, 2), regression()), 3.0),
     "completion of a matrix of rank 2": lambda: (Problem(FixedRankEmbedded(60, 50, 2), completion()), 5.0),
 }

@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_floors.py``. CPU time, medians, one thread.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_growth.py``. One thread, medians; the docs show the tables.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -22,6 +20,7 @@ from timing import median
 from problems.coembedding import CoembeddingClassifier
 from problems.triplets import ClassTriplets
 from rmopt import Problem
+from rmopt.core.points import packed
 from rmopt.costs import LogDetTriplet, hinge
 from rmopt.engines.choose import choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT
@@ -38,16 +37,10 @@ def loreta(n: int, k: int, nnz: int) -> list[dict[str, Any]]:
         times = StepTimes(n, k, nnz, steps=10_000)
         seconds = times.engine(psd=False)
         floor, _ = times.floor(psd=False)
-    return [
-        {
-            "n = m": n,
-            "k": k,
-            "non-zeros": nnz,
-            "a step, µs": 1e6 * seconds,
-            "touch loop, µs": 1e6 * floor,
-            "factors, MB": 16e-6 * n * k,
-        }
-    ]
+    return [{
+        "n = m": n, "k": k, "non-zeros": nnz, "a step, µs": 1e6 * seconds, "touch loop, µs": 1e6 * floor,
+        "factors, MB": 16e-6 * n * k,
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize("n", [10**4, 10**5, 10**6, 10**7])
@@ -83,14 +76,10 @@ def comet(d: int, n_triplets: int) -> list[dict[str, Any]]:
             state[0] = engine.advance(state[0], schedule, etas)
 
         seconds, _ = median(steps, 5)
-    return [
-        {
-            "d": d,
-            "triplets": n_triplets,
-            "a step, ms": 1e3 * seconds / 40,
-            "W, its inverse and scratch, MB": megabytes(engine.pack(state[0])),
-        }
-    ]
+    return [{
+        "d": d, "triplets": n_triplets, "a step, ms": 1e3 * seconds / 40,
+        "W, its inverse and scratch, MB": megabytes(packed(state[0])),
+    }]  # fmt: skip
 
 
 @pytest.mark.parametrize("d", [250, 500, 1000, 2000, 4000])
@@ -156,16 +145,11 @@ def gossiped(m: int, columns: int, agents: int, steps: int, processes: int = 0) 
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     seconds, updates, entries, bytes_sent, messages = json.loads(done.stdout)
     return {
-        "agents": agents,
-        "rows": m,
-        "columns": columns,
-        "entries": entries,
-        "updates of agents": updates,
-        "seconds": seconds,
-        "an update, ms": 1e3 * seconds / updates,
+        "agents": agents, "rows": m, "columns": columns, "entries": entries, "updates of agents": updates,
+        "seconds": seconds, "an update, ms": 1e3 * seconds / updates,
         "ns an entry": 1e9 * seconds / updates / (entries / agents),
         "bytes a message": bytes_sent / messages if messages else None,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("columns", [2_000, 20_000, 200_000])

@@ -3,8 +3,6 @@
 Times are CPU times, medians of three; JAX is in the table where it is installed, compiled before.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,7 +32,7 @@ class Quotients(Cost):
     def __init__(self, A: Any) -> None:
         self.A = A
 
-    def __getitem__(self, rows: Any) -> Quotients:
+    def __getitem__(self, rows: Any) -> "Quotients":
         return Quotients(self.A[rows])
 
     def value_and_gradient(self, point: Any) -> Any:
@@ -43,9 +41,6 @@ class Quotients(Cost):
 
     def value(self, point: Any) -> Any:
         return self.value_and_gradient(point)[0]
-
-    def gradient(self, point: Any) -> Any:
-        return self.value_and_gradient(point)[1]
 
     def hessian(self, point: Any, direction: Any) -> Any:
         return (self.A @ direction[..., None])[..., 0]

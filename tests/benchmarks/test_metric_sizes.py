@@ -5,8 +5,6 @@ Run with RMOPT_DATA_HOME and in parts of some minutes, of which the choices are 
 its own. The four classes of 20 Newsgroups are comp, rec, sci and talk.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -100,12 +98,7 @@ def alone(*how: Any) -> list[dict[str, Any]]:
 
 def learned(data: str, features: int, triplets: int, name: str, seed: int) -> list[dict[str, Any]]:
     bundle, chosen = classes(data, features, seed), parameters(data, name)
-    X, y, tests, labels = (
-        bundle.X[bundle.train],
-        bundle.y[bundle.train],
-        bundle.X[bundle.test],
-        bundle.y[bundle.test],
-    )
+    X, tests, y, labels = (of[rows] for of in (bundle.X, bundle.y) for rows in (bundle.train, bundle.test))
     more = {"boost": {"max_iter": MOST[features]}, "comet": {"n_epochs": PASSES[features]}}.get(name, {})
     metric, aside, passes = METHODS[name].made(chosen | more, random_state=seed), [0.0], []
 
@@ -128,11 +121,9 @@ def learned(data: str, features: int, triplets: int, name: str, seed: int) -> li
     seconds = time.process_time() - begun - aside[0]
     peak = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]) / 1e6
     made = getattr(metric, "learners_", None)
-    ends = (
-        {None: W}
-        if made is None
-        else {n: made[:n].T @ made[:n] for n in (*LEARNERS, len(made)) if n <= len(made)}
-    )
+    ends: Any = {None: W}
+    if made is not None:
+        ends = {n: made[:n].T @ made[:n] for n in (*LEARNERS, len(made)) if n <= len(made)}
     shown, table = listed({key.rpartition("__")[2]: value for key, value in chosen.items()}), []
     for number, one in ends.items():
         now, last = found(one, rows), number in (None, len(made) if made is not None else 0)

@@ -3,8 +3,6 @@
 Seconds are those of one processor, the median of three runs.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from pathlib import Path

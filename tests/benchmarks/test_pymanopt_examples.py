@@ -3,8 +3,6 @@
 pymanopt runs its own scripts: its solver, and derivatives by autograd. CPU times are medians of three on one thread.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from time import process_time
 from typing import Any
@@ -39,16 +37,10 @@ def compared(example: Example) -> Row:
     theirs, other = cpu(lambda: example.theirs(*arguments))
     cost, peer = example.value(arguments, point), example.value(arguments, other)
     return {
-        "example": example.name,
-        "manifold": example.manifold,
-        "derivatives": example.derivatives,
-        "cost": cost,
-        "pymanopt's cost": peer,
-        "higher by": (cost - peer) / abs(peer),
-        "rmopt, s": ours,
-        "pymanopt, s": theirs,
+        "example": example.name, "manifold": example.manifold, "derivatives": example.derivatives, "cost": cost,
+        "pymanopt's cost": peer, "higher by": (cost - peer) / abs(peer), "rmopt, s": ours, "pymanopt, s": theirs,
         "pymanopt / rmopt": theirs / ours,
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("noise", [0.2, 0.5, 0.8])
@@ -72,16 +64,10 @@ def synchronised(noise: float) -> list[Row]:
     proof_seconds, least = cpu(lambda: certificate(cost, result.point), 1)
     history = result.history
     row = {
-        "noise": noise,
-        "library": "rmopt",
-        "steps": result.steps,
-        "products": result.counts["hessians"],
-        "cost": history[-1]["cost"],
-        "gradient": history[-1]["gradient_norm"] / history[0]["gradient_norm"],
-        "seconds": seconds,
-        "least eigenvalue": least,
-        "seconds of the certificate": proof_seconds,
-    }
+        "noise": noise, "library": "rmopt", "steps": result.steps, "products": result.counts["hessians"],
+        "cost": history[-1]["cost"], "gradient": history[-1]["gradient_norm"] / history[0]["gradient_norm"],
+        "seconds": seconds, "least eigenvalue": least, "seconds of the certificate": proof_seconds,
+    }  # fmt: skip
     return [row, {"noise": noise} | by_peer(cost, start)]
 
 

@@ -6,8 +6,6 @@ that are not installed are left out. The closed form is what all must reach, not
 Run with ``pytest -o addopts= -s tests/benchmarks/test_rank_incremental_time.py``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -134,13 +132,7 @@ def fits(bundle: Any) -> list[dict[str, Any]]:
     with threadpool_limits(1, user_api="blas"):
         theirs, _ = median(lambda: multilabel("br", "svm", 0).fit(plain.X[train], Y[train]))
     assert model.is_global_
-    return [
-        {
-            "data": bundle.name,
-            "rows": int(train.sum()) if train.dtype == bool else len(train),
-            "co-embedding, s": ours,
-            "rank": model.rank_,
-            "binary relevance, s": theirs,
-            "ours / binary relevance": ours / theirs,
-        }
-    ]
+    return [{
+        "data": bundle.name, "rows": int(train.sum()) if train.dtype == bool else len(train), "co-embedding, s": ours,
+        "rank": model.rank_, "binary relevance, s": theirs, "ours / binary relevance": ours / theirs,
+    }]  # fmt: skip

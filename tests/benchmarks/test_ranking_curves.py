@@ -4,8 +4,6 @@ Run with ``pytest -o addopts= -s tests/benchmarks/test_ranking_curves.py``, half
 turns, some rows at a time. Step sizes are chosen by rank, on rows of another model.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_ranking_time.py``. Medians of several runs, one thread.
 """
 
-from __future__ import annotations
-
 import os
 from functools import partial
 from pathlib import Path
@@ -88,15 +86,9 @@ def one_pass(k: int) -> list[dict[str, Any]]:
             parts = X.indptr, X.indices, X.data, Y.indptr, Y.indices, schedule[:, 0], kind is LabelRanking
             touch_only(A, B, *parts)
             floor = median(partial(touch_only, A, B, *parts), 7)[0]
-            rows.append(
-                {
-                    "rank": k,
-                    "sampling": "exact" if kind is LabelRanking else "WARP",
-                    "a pass, s": ours,
-                    "a step, µs": 1e6 * ours / len(schedule),
-                    "touch loop, µs": 1e6 * floor / len(schedule),
-                    "step / touch": ours / floor,
-                    "of exact": 1.0 if not rows else ours / rows[0]["a pass, s"],
-                }
-            )
+            rows.append({
+                "rank": k, "sampling": "exact" if kind is LabelRanking else "WARP", "a pass, s": ours,
+                "a step, µs": 1e6 * ours / len(schedule), "touch loop, µs": 1e6 * floor / len(schedule),
+                "step / touch": ours / floor, "of exact": 1.0 if not rows else ours / rows[0]["a pass, s"],
+            })  # fmt: skip
     return rows

@@ -6,8 +6,6 @@ Ten folds divide the entries of a block: a split holds out its own. Parameters a
 of the users, without the folds of splits. cmfrec takes part when it is installed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -102,7 +100,7 @@ def read(files: list[Path], split: int) -> tuple[KnownEntries, KnownEntries]:
 
 def gossiped(world: World, files: list[Path], split: int, lam: float, **plan: Any) -> list[float]:
     """Return the error of agents, CPU seconds of all processes, seconds by the clock, and megabytes sent."""
-    shares, mine = shares_out("blocks", len(files), AGENTS), world.mine(AGENTS)
+    shares, mine = shares_out(len(files), AGENTS), world.mine(AGENTS)
     known, held = zip(*(read(files[shares[agent]], split) for agent in mine), strict=True)
     total, count = world.total(np.sum([(one.data.sum(), one.nnz) for one in known], axis=0))
     for one in known:

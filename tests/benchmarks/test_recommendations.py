@@ -4,8 +4,6 @@ A tenth of what was liked is held out. Parameters are chosen for each method by 
 part. Counts with heavy tails are drawn for the pairs of MovieLens-1M.
 """
 
-from __future__ import annotations
-
 import os
 import time
 import warnings

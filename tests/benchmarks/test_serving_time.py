@@ -3,8 +3,6 @@
 ``RMOPT_SERVING_ITEMS`` is their number, 100,000 unless given.
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

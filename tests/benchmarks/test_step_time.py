@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_step_time.py``. Medians of several runs, one thread.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -7,8 +7,6 @@ unit length; half of the features of a row belong to its class.
 RMOPT_STREAM_FILES of them (1,000), passed over as often as it takes. 10⁸ rows take 12 GB of disk and 70 minutes.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_tensors.py``.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
@@ -68,16 +66,10 @@ def completion(share: float) -> list[dict[str, Any]]:
             X = TuckerPoint(X[0], X.parts[1:]) if manifold is product else X
             if (name, kind) == ("FixedMultilinearRank", ConjugateGradient):
                 ours = seconds
-            rows.append(
-                {
-                    "seen": share,
-                    "manifold": name,
-                    "solver": kind.__name__,
-                    "steps": found.steps,
-                    "seconds": seconds,
-                    "times ours": seconds / ours,
-                    "error": float(np.linalg.norm(X.as_ambient().toarray() - whole) / np.linalg.norm(whole)),
-                    "converged": found.converged,
-                }
-            )
+            rows.append({
+                "seen": share, "manifold": name, "solver": kind.__name__, "steps": found.steps, "seconds": seconds,
+                "times ours": seconds / ours,
+                "error": float(np.linalg.norm(X.as_ambient().toarray() - whole) / np.linalg.norm(whole)),
+                "converged": found.converged,
+            })  # fmt: skip
     return rows

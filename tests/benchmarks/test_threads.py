@@ -4,8 +4,6 @@ A pool whose number of threads was changed leaves threads behind that wait. On a
 thread may cost more than it brings: a load above 2 tells of them.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ Run with ``pytest -o addopts= -s tests/benchmarks/test_torch_low_rank.py``, half
 on a GPU: ``python tests/benchmarks/test_torch_low_rank.py FILE``; ``--tiny`` tries that anywhere.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import math

@@ -3,8 +3,6 @@
 Times are medians of a step in CPU seconds, gradients given. Losses are those of equal rates from equal starts.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -3,8 +3,6 @@
 Run by hand: ``pytest -o addopts= -s tests/benchmarks/test_two_losses.py``, with RMOPT_DATA_HOME.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

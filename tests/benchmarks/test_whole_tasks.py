@@ -3,8 +3,6 @@
 Run with ``pytest -o addopts= -s tests/benchmarks/test_whole_tasks.py``.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -62,23 +60,14 @@ def test_twenty_newsgroups(measured: Any) -> None:
 
 def newsgroups() -> list[dict[str, Any]]:
     bundle = informative_unit_rows(load("news20"), 16_660)
-    X, y, test, truth = (
-        bundle.X[bundle.train],
-        bundle.y[bundle.train],
-        bundle.X[bundle.test],
-        bundle.y[bundle.test],
-    )
+    X, test, y, truth = (of[rows] for of in (bundle.X, bundle.y) for rows in (bundle.train, bundle.test))
     rows = [{"method": "cosine", "mAP": evaluate_retrieval(cosine_scores(test), truth).map}]
     for psd in (False, True):
         model = LoretaSimilarity(rank=30, psd=psd, step_size=10.0, max_iter=600_000, random_state=0)
         seconds, _ = median(partial(model.fit, X, y))
-        rows.append(
-            {
-                "method": "LORETA-1-PSD" if psd else "LORETA-1",
-                "seconds": seconds,
-                "mAP": model.score(test, truth),
-            }
-        )
+        rows.append({
+            "method": "LORETA-1-PSD" if psd else "LORETA-1", "seconds": seconds, "mAP": model.score(test, truth),
+        })  # fmt: skip
     return rows
 
 
@@ -89,12 +78,7 @@ def test_metrics_on_digits(measured: Any) -> None:
 
 def metrics() -> list[dict[str, Any]]:
     bundle = informative_unit_rows(digits().resplit(0, 0.2))
-    X, y, test, truth = (
-        bundle.X[bundle.train],
-        bundle.y[bundle.train],
-        bundle.X[bundle.test],
-        bundle.y[bundle.test],
-    )
+    X, test, y, truth = (of[rows] for of in (bundle.X, bundle.y) for rows in (bundle.train, bundle.test))
     # COMET's cost speaks of similarities, the others' of distances; each ranks by its own.
     learners: dict[str, tuple[Any, str]] = {
         "Euclidean": (EuclideanMetric(), "distance"),

@@ -5,8 +5,6 @@ with 16 cores ``python tests/benchmarks/test_workers.py FILE``, some four minute
 the benchmarks where RMOPT_DATA_HOME is not set. Numbers after FILE are those of threads.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

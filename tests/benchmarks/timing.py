@@ -1,7 +1,5 @@
 """How benchmarks take the time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

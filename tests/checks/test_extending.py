@@ -1,7 +1,5 @@
 """The pages on how to extend rmopt: their changes apply, keep the laws, and are as short as the pages say."""
 
-from __future__ import annotations
-
 import os
 import re
 import runpy

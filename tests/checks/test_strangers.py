@@ -1,7 +1,5 @@
 """Strangers' parts under every engine: nothing is replaced by what its parent does, and what is wrong is refused."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

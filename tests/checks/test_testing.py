@@ -1,7 +1,5 @@
 """The laws as somebody else's test suite takes them: solvers right and wrong, pytest, hypothesis."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -26,8 +26,6 @@ shrink = "somebody_elses.shrink:shrink"
 EXPERIMENT = '''
 """An experiment as a third party writes it."""
 
-from __future__ import annotations
-
 import sys
 from typing import Annotated
 

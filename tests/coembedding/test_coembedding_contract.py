@@ -1,7 +1,5 @@
 """Co-embeddings as scikit-learn's tools and strangers' data meet them."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

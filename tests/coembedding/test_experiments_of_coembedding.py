@@ -1,7 +1,5 @@
 """The experiments of the co-embedding family, end to end and small."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

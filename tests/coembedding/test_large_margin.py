@@ -1,7 +1,5 @@
 """Large margin nearest neighbours: the cost as the paper prints it, and interior points' minimum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris

@@ -1,7 +1,5 @@
 """Links between objects of two kinds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.sparse as sp

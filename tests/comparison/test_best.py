@@ -1,7 +1,5 @@
 """``rmopt best``: who wins is known of data that are made up, and what is written can be used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +65,10 @@ def test_plays_of_groups_are_measured_by_lists(tmp_path: Path) -> None:
     outcome = run_on(tmp_path, tmp_path / "plays.csv", names=titles)
     assert outcome.rows[-1]["model"] == "the most popular"
     assert float(str(outcome.rows[0]["ndcg"])) > 0.3
+    assert outcome.notes[1].startswith("Means over 2 splits with 20% held out.")
     page: Any = opened(tmp_path)
-    assert "Song 7" in page.model.row_names_
+    lists = pd.read_csv(tmp_path / "recommendations.csv")
+    assert lists["item"][lists["user"] == 3].tolist() == [name for name, _ in page.model.recommend(3, 10)]
 
 
 def test_texts_become_an_index_that_is_served(tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """A comparison: its results by settings and seeds, the choice of parameters, and the numbers of its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version

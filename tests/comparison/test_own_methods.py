@@ -1,7 +1,5 @@
 """Methods of one's own in every experiment: right ones measured by hand, wrong ones refused, alike on all cores."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

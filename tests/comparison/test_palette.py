@@ -1,7 +1,5 @@
 """Looks and ticks of pictures."""
 
-from __future__ import annotations
-
 import numpy as np
 from matplotlib.figure import Figure
 

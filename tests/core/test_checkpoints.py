@@ -1,7 +1,5 @@
 """Checkpoints: whose they are, what they may hold, larger budgets, and runs that are told to end."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Parts as strangers write them, right and wrong: retractions, costs, gradients, operators, pymanopt's manifolds."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -231,7 +229,7 @@ class Doubled(Operator):
         return self.matrix.shape
 
     @property
-    def T(self) -> Doubled:
+    def T(self) -> "Doubled":
         return Doubled(self.matrix.T)
 
     def __matmul__(self, other: Any) -> Any:
@@ -391,16 +389,16 @@ class Angle:
     def __init__(self, angle: float) -> None:
         self._angle = angle
 
-    def __add__(self, other: Angle) -> Angle:
+    def __add__(self, other: "Angle") -> "Angle":
         return Angle(self._angle + other._angle)
 
-    def __sub__(self, other: Angle) -> Angle:
+    def __sub__(self, other: "Angle") -> "Angle":
         return Angle(self._angle - other._angle)
 
-    def __mul__(self, factor: float) -> Angle:
+    def __mul__(self, factor: float) -> "Angle":
         return Angle(self._angle * factor)
 
-    def __neg__(self) -> Angle:
+    def __neg__(self) -> "Angle":
         return Angle(-self._angle)
 
     __rmul__ = __mul__

@@ -1,7 +1,5 @@
 """Nobody gets a raw error, a silent NaN or an endless run from the core, whatever parts are put together."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Equal integers give equal bits: on one and on two threads, with a cold and a warm cache of compiled loops."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The exponential of compiled loops: right in nearly all bits, at the extremes too, and computed for vectors."""
 
-from __future__ import annotations
-
 import platform
 import re
 from decimal import Decimal, localcontext

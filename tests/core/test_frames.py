@@ -1,7 +1,5 @@
 """Frames: the names of features and of labels, which are looked at wherever a model meets a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The laws of `rmopt.checks` over the whole catalogue; and the checks themselves: wrong things fail."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

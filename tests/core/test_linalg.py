@@ -1,7 +1,5 @@
 """Small dense linear algebra: the factorisations."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

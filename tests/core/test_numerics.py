@@ -1,7 +1,5 @@
 """What rounding and long steps do to compiled loops and to line searches."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The polar geometry of positive semidefinite matrices (Meyer et al. 2011): invariance, weights, long steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

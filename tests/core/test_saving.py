@@ -1,7 +1,5 @@
 """Fitted estimators in files: the same parameters and predictions, and a sentence for each file that is not whole."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Leading eigenpairs of operators."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -44,7 +42,7 @@ class Thin:
         self.shape = features.shape
 
     @property
-    def T(self) -> Thin:
+    def T(self) -> "Thin":
         return Thin(self.features.T, self.widest)
 
     def __matmul__(self, other: Array) -> Array:

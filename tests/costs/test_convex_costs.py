@@ -1,7 +1,5 @@
 """Convex costs of positive semidefinite matrices: derivatives, convexity, sums, pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from regression_runs import Array, run

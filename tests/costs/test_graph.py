@@ -1,7 +1,5 @@
 """Graphs of agents: their edges, matchings, averaging weights, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tabled import each_row

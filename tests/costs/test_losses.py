@@ -1,7 +1,5 @@
 """Losses of one's own: compiled, held against what they were made of, and their errors."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

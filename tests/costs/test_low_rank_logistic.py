@@ -1,7 +1,5 @@
 """Logistic regression of many labels: the loss and its gradient, drawn labels, the start, the estimator, measures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

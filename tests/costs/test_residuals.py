@@ -1,7 +1,5 @@
 """Sums of squared residuals and Levenberg–Marquardt: against scipy, closed forms, and derivatives written out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import autograd.numpy as anp

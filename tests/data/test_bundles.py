@@ -1,7 +1,5 @@
 """Bundles refuse parts that do not belong together, and say what they hold."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Generated data: equal in blocks and as a whole, of the papers' shapes, and no better than their floor."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -113,5 +111,5 @@ def test_experiments_know_all_by_name() -> None:
     assert names.keys() == SETS.keys() | {"generated-school"}
     assert all(target == f"problems.data.generated:{name[10:]}" for name, target in names.items())
     assert generated.yeast().name == "generated-yeast"
-    with pytest.raises(InvalidInputError, match="'mine' must be one of generated-imagenet"):
+    with pytest.raises(InvalidInputError, match="'mine' is unknown; choose one of generated-imagenet"):
         generated.write("mine", Path("nowhere"))

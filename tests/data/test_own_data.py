@@ -1,7 +1,5 @@
 """Files, folders and frames that a user brings: what is read, what is guessed, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import importlib.util
@@ -443,10 +441,15 @@ class TestSamples:
         assert load(put(tmp_path, "c.csv", f"constant,x,label\n{rows}3,1,c\n")).odd() == [
             "Features that are constant: 1.", "Classes of one sample, which no split can hold out: 1.",
         ]  # fmt: skip
-        columns = {"text": ["apple", "pear", None, float("nan")], "size": range(4), "label": list("abab")}
+        words = ["apple", "pear", None, float("nan"), "pear", "pear"]
+        columns = {"text": words, "size": range(6), "topic": list("ababab")}
         found = load(columns, kind=ClassBundle)
         assert found.feature_names == ("apple", "pear")
-        assert found.odd()[:2] == ["2 texts hold no words.", "Not used: size."]
+        assert found.odd()[:4] == [
+            "Its classes are the column topic; label=COLUMN takes another.",
+            "2 texts repeat an earlier one, 1 of these with another label.", "2 texts hold no words.",
+            "Not used: size.",
+        ]  # fmt: skip
 
     @each_row(
         ("content", "kind", "says"),

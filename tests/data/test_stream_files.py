@@ -1,7 +1,5 @@
 """The readers of streams: formats, chunks, names, and files that are refused."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any

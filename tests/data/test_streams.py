@@ -1,7 +1,5 @@
 """Data in chunks: what an estimator keeps between them, and runs over streams that are taken up again."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """The docs keep to the code: commands parse, docstrings are complete, every public module has a page."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

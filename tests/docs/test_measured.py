@@ -1,7 +1,5 @@
 """What benchmarks kept has a benchmark, a page that shows it, and a command that measures it again."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

@@ -3,8 +3,6 @@
 ``RMOPT_HTML=FOLDER pytest tests/docs/test_pages.py`` looks at what ``sphinx-build docs FOLDER`` wrote.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Habits of prose that make pages hard to read are counted: a bound may fall, and never rises."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every tutorial draws, and runs to its asserts."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from collections.abc import Iterator

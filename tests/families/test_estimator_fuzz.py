@@ -1,7 +1,5 @@
 """No estimator, and no function beside them, ends in a raw error, a silent NaN or never, whatever it is given."""
 
-from __future__ import annotations
-
 import random
 import re
 from functools import cache

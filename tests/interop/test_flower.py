@@ -1,7 +1,5 @@
 """The strategy of docs/howto/flower.py averages on the manifold; the simulation itself is tried by hand."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """pymanopt both ways, against known optima."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +8,7 @@ import numpy as np
 import pymanopt
 import pytest
 import scipy.sparse as sp
+from descent_parts import Variance
 from in_library import array_of
 from pymanopt import manifolds
 from pymanopt.manifolds import Sphere
@@ -20,7 +19,7 @@ import rmopt
 import rmopt.manifolds as ours
 from rmopt import InvalidInputError, Problem
 from rmopt.checks import check_gradient, check_hessian
-from rmopt.core import Factored, FiniteSum, LowRankPoint, MissingCapabilityError
+from rmopt.core import Factored, LowRankPoint, MissingCapabilityError
 from rmopt.interop import PymanoptSolver, from_pymanopt, to_pymanopt
 from rmopt.manifolds import FixedRankEmbedded
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
@@ -90,33 +89,11 @@ def test_trust_regions_without_second_derivatives_say_so() -> None:
         PymanoptSolver("TrustRegions").run(Problem(FixedRankEmbedded(*SHAPE, RANK), Flat()))
 
 
-class Rayleigh(FiniteSum):
-    """−½ Σ (aᵢᵀx)²: the minimum on the sphere is the leading right singular vector."""
-
-    def __init__(self, A: np.ndarray) -> None:
-        self.A = A
-
-    n_terms = property(lambda self: len(self.A))
-
-    def value(self, point: np.ndarray) -> float:
-        return -0.5 * float(np.sum((self.A @ point) ** 2))
-
-    def gradient(self, point: np.ndarray) -> np.ndarray:
-        return -self.A.T @ (self.A @ point)
-
-    def term_gradient(self, point: np.ndarray, terms: np.ndarray) -> np.ndarray:
-        rows = self.A[terms]
-        return -rows.T @ (rows @ point)
-
-    def hessian(self, point: np.ndarray, direction: np.ndarray) -> np.ndarray:
-        return -self.A.T @ (self.A @ direction)
-
-
 def test_a_pymanopt_manifold_runs_under_sgd_and_back() -> None:
     rng = np.random.default_rng(0)
     A = rng.standard_normal((200, 6)) * [3, 1, 1, 1, 1, 1]
     leading = np.linalg.svd(A)[2][0]
-    problem = Problem(from_pymanopt(Sphere(6)), Rayleigh(A))
+    problem = Problem(from_pymanopt(Sphere(6)), Variance(A))
     found = SGD(InverseTime(0.05, 0.05), max_iter=20_000).run(problem, random_state=0)
     assert abs(found.point @ leading) > 1 - 1e-3
     again = SGD(InverseTime(0.05, 0.05), max_iter=20_000).run(problem, random_state=0)

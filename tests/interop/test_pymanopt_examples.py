@@ -1,7 +1,5 @@
 """The examples of pymanopt end where pymanopt does, or lower, and where a closed form says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ forms of projections, inner products and distances, what is tangent, where retra
 undoes what.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Manifolds of arrays: the same numbers for arrays of each library, and for many points at once."""
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 

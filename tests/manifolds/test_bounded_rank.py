@@ -1,7 +1,5 @@
 """Matrices of bounded rank by factors: laws, and the example where solvers on matrices of one rank go astray."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The canonical metric of frames: against matrix exponentials of all space, spheres, rotations and differences."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from typing import Any

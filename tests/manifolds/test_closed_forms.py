@@ -1,7 +1,5 @@
 """Closed forms of single geometries that GeoJAX's own tests assert, held by ours."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from rmopt.manifolds import (

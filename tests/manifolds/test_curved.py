@@ -1,7 +1,5 @@
 """Hyperbolic space and probabilities: against pymanopt's ball, the sphere, and closed forms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import autograd.numpy as anp

@@ -1,7 +1,5 @@
 """Doubly stochastic matrices, positive and symmetric arrays, and rigid motions, beside closed forms and cvxpy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Correlation matrices of low rank: against pymanopt, spheres, and closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymanopt.manifolds as foreign
 

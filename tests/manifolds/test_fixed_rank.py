@@ -1,7 +1,5 @@
 """The geometry of rank-k matrices: points, tangent vectors, retractions, memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fréchet means: closed forms, points far apart, and what ends the search."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Matrices with XᴴBX = I: eigenvalues of pencils and canonical correlations, and B of every kind."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

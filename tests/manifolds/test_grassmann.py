@@ -1,7 +1,5 @@
 """Grassmann against closed forms, at every angle, and against pymanopt."""
 
-from __future__ import annotations
-
 import numpy as np
 import pymanopt.manifolds as foreign
 import pytest

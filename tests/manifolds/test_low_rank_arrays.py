@@ -1,7 +1,5 @@
 """Matrices of low rank by arrays of every library, real and complex; what takes real ones of numpy alone says so."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Nearest points to weighted sums (`projected_mean`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The positive definite cone: geodesics against pymanopt, step bounds against eigenvalues, retractions by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Positive semidefinite matrices of rank k: the paper's algorithms, both geometries, the compiled engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracles
 import pytest

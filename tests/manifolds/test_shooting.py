@@ -1,7 +1,5 @@
 """Logarithms of frames with the Euclidean metric, beside spheres, rotations, and curves that are no geodesics."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Three metrics of positive definite matrices: against pymanopt, scipy's matrix functions, and closed forms."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Spheres, frames and rotations against matrix exponentials, and closed forms at every angle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

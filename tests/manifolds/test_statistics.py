@@ -1,7 +1,5 @@
 """Medians and principal components of points on manifolds, against closed forms and other minimisers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tensors of low rank, held against arrays of all their entries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import autograd.numpy as anp
@@ -183,7 +181,7 @@ def test_entries_are_those_of_the_whole_tensor() -> None:
     (lambda: M.from_tensor(np.zeros((3, 3))), "shape"),
     (lambda: M.from_tensor(np.ones(SHAPE)), "below"),
     (lambda: M.from_entries([[0, 0, 0]], [1.0]), "lower ranks"),
-    (lambda: M.from_entries([[9, 0, 0]], [1.0]), "outside"),
+    (lambda: M.from_entries([[9, 0, 0]], [1.0]), "count from 0"),
     (lambda: EntrySum(SHAPE, [[0, 0]], [1.0]), "indices"),
     (lambda: EntrySum(SHAPE, [[0, 0, 0]], [1.0, 2.0]), "targets"),
     (lambda: EntrySum((7, 6), PLACES[:, :2], TARGETS, logistic), "must be −1 or 1"),

@@ -1,7 +1,5 @@
 """Transports of tangent vectors: in solvers, as values, and vectors that need none."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from typing import Any

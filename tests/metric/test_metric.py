@@ -1,7 +1,5 @@
 """COMET and its baselines: estimators, oracles, data, experiment."""
 
-from __future__ import annotations
-
 import json
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Optimisers of low-rank pairs: beside rmopt's own manifold, in every gauge, and as optimisers of PyTorch."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

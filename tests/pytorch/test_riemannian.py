@@ -1,7 +1,5 @@
 """SGD and Adam on manifolds: the steps of numpy's arrays, those of torch where space is flat, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 import io
 import pickle

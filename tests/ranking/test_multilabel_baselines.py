@@ -1,7 +1,5 @@
 """The baselines of co-embedding, and what they are compared by."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 
@@ -27,6 +25,7 @@ from problems.coembedding import CalibratedLabelRanking, CoembeddingClassifierCV
 from problems.coembedding.baselines import Guarded, multilabel
 from problems.coembedding.experiment import MEASURES, METHODS, measures, scored
 from problems.ranking import precision_at
+from problems.ranking.baselines import OneVsRest
 from problems.thresholds import _half_of_largest_f1
 from rmopt.core import InvalidInputError
 
@@ -81,8 +80,8 @@ class Moved(BaseEstimator):
     def __init__(self, slope: float = 1.0, shift: float = 0.0) -> None:
         self.slope, self.shift = slope, shift
 
-    def fit(self, X: np.ndarray, Y: np.ndarray) -> Moved:
-        self.model_ = multilabel("br", "lr", 0).fit(X, Y)
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> "Moved":
+        self.model_ = OneVsRest(LogisticRegression()).fit(X, Y)
         return self
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
@@ -111,7 +110,7 @@ def test_thresholds_undo_what_is_wrong_with_scores() -> None:
 class Handed(BaseEstimator):
     """The rows themselves are the scores."""
 
-    def fit(self, X: np.ndarray, Y: np.ndarray) -> Handed:
+    def fit(self, X: np.ndarray, Y: np.ndarray) -> "Handed":
         return self
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:
@@ -224,8 +223,7 @@ def test_scores_that_do_not_fit_the_labels_are_refused(spoil: Any, flaw: str) ->
 
 def test_labels_that_were_never_seen_are_not_predicted() -> None:
     X, Y = samples()
-    constant = multilabel("br", "lr", 0)
-    assert not LabelThresholds(constant).fit(X, np.zeros_like(Y)).predict(X).any()
+    assert not LabelThresholds(Moved()).fit(X, np.zeros_like(Y)).predict(X).any()
 
 
 def test_the_threshold_for_f1_is_the_best_of_all() -> None:

@@ -1,7 +1,5 @@
 """Label ranking: the loss and its subgradient by hand, WARP, the compiled engine, the estimator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -80,10 +80,10 @@ def test_every_user_gets_what_the_written_model_recommends(
 
 def test_items_have_titles_that_no_spreadsheet_runs(file: Path, tmp_path: Path, capsys: Any) -> None:
     titles = tmp_path / "movies.csv"
-    lines = [f'{1950 + i},Film {i},"=cmd, {i // 2}",Comedy' for i in range(29)]
+    lines = [f'{1950 + i},Film {i},"=cmd, {i // 2}",Comedy' for i in [*range(29), 40, 42]]
     titles.write_text("\n".join(["year,movieId,title,genres", *lines]))
     out = fitted(capsys, file, "-n", 30, "--names", titles, "--out", tmp_path / "new").out
-    assert f"1 of 30 items have no title in {titles}." in " ".join(out.split())
+    assert f"{titles}: 1 of 30 items have no title; 2 titles were never rated." in " ".join(out.split())
     head, *lines = written(tmp_path / "new")
     names = {line[2] for line in lines}
     assert head[2:4] == ["item", "id"]
@@ -114,7 +114,10 @@ def test_the_command_says_what_is_in_doubt(file: Path, tmp_path: Path, capsys: A
     assert (
         "BayesianCompletion is no better here than users and items alone: take users and items alone" in out
     )
-    assert "3 of 33 items have fewer than 3 ratings and are in no list; --min-support 0" in out
+    assert (
+        "3 of 33 items have fewer than 3 ratings and are in no list; rmopt fit completion --min-support"
+        in out
+    )
     assert not any(line[2].startswith("rare") for line in written(tmp_path / "new"))
     said([*lines, *rare], "--model", "als", "--min-support", 0, "-n", 40, "--rank", 2)
     assert any(line[2].startswith("rare") for line in written(tmp_path / "new"))
@@ -204,6 +207,8 @@ def test_a_page_recommends(model: Any) -> None:
     assert [*likes[0]["links"].values()] == [[("like", row), *kept], [*kept, ("likes", row)]]
     # What is liked stays so at the next search.
     named = find("q=film+2&likes=3&likes=8")
+    assert find("likes=3&likes=8").liked[model.row_names_[3]] == [("likes", "8")]
+    assert named.liked[model.row_names_[8]] == [("q", "film 2"), ("likes", "3")]
     assert named.results[0]["name"] == "Film 2"
     assert named.results[0]["links"]["I like this too"][:2] == kept
     assert named.kept == kept
@@ -220,7 +225,11 @@ def test_a_page_recommends(model: Any) -> None:
 
 def test_what_fit_wrote_is_served(file: Path, tmp_path: Path, capsys: Any) -> None:
     out = fitted(capsys, file, "--rank", 2, "--out", tmp_path / "learned").out
-    assert "RMSE" in out.partition(f"rmopt serve {tmp_path / 'learned'} shows")[0]
+    assert (
+        "RMSE"
+        in out.partition("\nMeasured on 10% of the ratings, held out. The saved model learns from all.\n")[0]
+    )
+    assert f"rmopt serve {tmp_path / 'learned'} shows" in " ".join(out.split())
     for path in (tmp_path / "learned", tmp_path / "learned" / "model.npz"):
         assert isinstance(opened(path), ItemSearch)
     LoretaSimilarity(1, max_iter=9).fit(np.eye(3), [0, 0, 1]).save(tmp_path / "metric.npz")

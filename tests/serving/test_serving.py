@@ -1,7 +1,5 @@
 """Search of learned similarities: exact, from a folder, and on a page."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket
@@ -67,7 +65,9 @@ def index(corpus: Any) -> SimilarityIndex:
     texts, classes = corpus
     terms = TfidfVectorizer().fit(texts)
     X, names = terms.transform(texts), [f"text {n} & <b>{n}</b>" for n in range(len(texts))]
-    return clone(MODELS["loreta"]).fit(X, classes).index(X, names, texts=texts, vectorizer=terms)
+    return (
+        clone(MODELS["loreta"]).fit(X, classes).index(X, names, texts=texts, vectorizer=terms, labels=classes)
+    )
 
 
 @pytest.mark.parametrize(("k", "block"), [(1, 7), (10, 64), (10, 8192), (500, 100)])
@@ -129,7 +129,7 @@ def test_a_folder_brings_the_same_back(index: SimilarityIndex, tmp_path: Path) -
 
 
 def test_names_and_texts_are_as_many_as_documents(index: SimilarityIndex) -> None:
-    for changed in ({"names": ["a"]}, {"texts": ["a"] * 39}):
+    for changed in ({"names": ["a"]}, {"texts": ["a"] * 39}, {"labels": ["a"]}):
         with pytest.raises(InvalidInputError, match=next(iter(changed))):
             replace(index, **changed)
 
@@ -174,15 +174,40 @@ def ask(server: Any, target: str, **headers: str) -> tuple[int, Any, str]:
             return error.code, error.headers, error.read().decode()
 
 
+def together(index: SimilarityIndex, query: str) -> Array:
+    """Return a quarter of the learned scores over the largest one, and three quarters of the cosines of words."""
+    every = [query, *(f"{name} {text}" for name, text in zip(index.names, index.texts, strict=True))]
+    X = index.vectorizer.transform(every).toarray()
+    # Rare words weigh more.
+    X *= np.log((1 + len(index)) / (1 + (X[1:] > 0).sum(axis=0))) + 1.0
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    learned, (scores, order) = np.zeros(len(index)), index.query(query, len(index))
+    learned[order[0]] = scores[0]
+    return 0.25 * learned / abs(learned).max() + 0.75 * X[1:] @ X[0]
+
+
+def test_words_find_their_text_and_a_model_its_class(index: SimilarityIndex) -> None:
+    found = TextSearch(replace(index, names=[f"{n // 10} of ten, {n}" for n in range(40)])).find
+    # Words in their order, or a part of the name; too short a part is in too many.
+    for query, rows in {index.texts[23]: [23], "3 OF ten, 3": [*range(30, 40)], "ten, 7": [7]}.items():
+        assert sorted(one["row"] for one in found({"q": query}, len(rows)).results) == rows
+    assert found({"q": "39"}, 40).message == "No word of this is known to the model."
+    # No word of a text that is found need be in the query.
+    assert {one["label"] for one in found({"q": "orbit"}, 20).results} == {"space"}
+    assert any("orbit" not in one["text"] for one in found({"q": "orbit"}, 20).results)
+
+
 def test_programs_get_what_the_index_finds(server: Any, index: SimilarityIndex) -> None:
     status, headers, content = ask(server, f"/search?q={quote('the moon & a rocket')}&k=3")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     answer = json.loads(content)
-    scores, indices = index.query("the moon & a rocket", 3)
+    scores = together(index, "the moon & a rocket")
+    rows = np.argsort(-scores, kind="stable")[:3]
     assert answer["query"] == "the moon & a rocket"
-    assert [result["row"] for result in answer["results"]] == indices[0].tolist()
-    assert [result["name"] for result in answer["results"]] == [index.names[row] for row in indices[0]]
-    np.testing.assert_allclose([result["score"] for result in answer["results"]], scores[0])
+    assert [result["row"] for result in answer["results"]] == rows.tolist()
+    assert [result["name"] for result in answer["results"]] == [index.names[row] for row in rows]
+    assert {result["label"] for result in answer["results"]} == {"space"}
+    np.testing.assert_allclose([result["score"] for result in answer["results"]], scores[rows])
     # Documents like one are others.
     like = json.loads(ask(server, "/search?like=4&k=100")[2])
     assert sorted(result["row"] for result in like["results"]) == [row for row in range(40) if row != 4]
@@ -278,7 +303,7 @@ def test_a_server_that_cannot_be_is_refused(index: SimilarityIndex, tmp_path: Pa
 
 
 def test_a_document_is_no_answer_to_itself(index: SimilarityIndex) -> None:
-    alone = replace(index, embeddings=index.embeddings[:1], names=["a"], texts=["moon"])
+    alone = replace(index, embeddings=index.embeddings[:1], labels=None, names=["a"], texts=["moon"])
     assert TextSearch(alone).find({"like": "0"}, 1).results == []  # type: ignore[arg-type]
 
 
@@ -302,6 +327,7 @@ class One(Searcher):
                 }
             ],
             kept=[("likes", 3)],
+            liked={"<a>": [("q", "x")]},
         )
 
 
@@ -323,6 +349,7 @@ def test_a_search_of_ones_own_may_hold_numbers_of_numpy_and_answers_head() -> No
         assert "<strong>a</strong>" in page
         assert '<a href="/?q=%C3%BC%26&amp;q=2">b</a>' in page
         assert '<input type="hidden" name="likes" value="3">' in page
+        assert '<b>&lt;a&gt;</b> <a href="/?q=x" aria-label="remove &lt;a&gt;">remove</a>' in page
     finally:
         server.should_exit = True
         thread.join()

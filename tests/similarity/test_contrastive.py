@@ -1,7 +1,5 @@
 """The softmax over cosines of batches, and AdaGrad, which touches the rows of a batch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`rmopt run similarity` with several ranks, `rmopt run ranking`, and the choice of their parameters, end to end."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """LORETA-1: the paper's algorithms agree with each other, with the retraction and with the compiled engine."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracles
 import pytest

@@ -1,7 +1,5 @@
 """The oracles themselves: Algorithms 2, 3 and 4 along a whole path."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracles
 import pytest

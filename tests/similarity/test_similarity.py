@@ -1,7 +1,5 @@
 """LORETA's estimator, its baselines and its triplets."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Ill-conditioned starts, measured against Theorem 3 in extended precision, and long runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Coordinate descent on the log-det triplet cost: optimum, convergence, engines, inverse, errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

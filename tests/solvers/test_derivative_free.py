@@ -1,7 +1,5 @@
 """Simplices and swarms: closed forms, one call for many points, equal iterates of all libraries, honest ends."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

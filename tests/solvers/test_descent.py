@@ -1,7 +1,5 @@
 """Full-gradient solvers: every one on every manifold, cut off and resumed, counted, with strangers' parts."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass, field
 from pathlib import Path

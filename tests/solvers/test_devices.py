@@ -1,7 +1,5 @@
 """Full-gradient solvers on arrays of other libraries: the iterates of numpy, few transfers, exact resumption."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

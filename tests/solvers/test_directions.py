@@ -1,7 +1,5 @@
 """Directions and step lengths of line searches, the library's and those of strangers."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any, NamedTuple

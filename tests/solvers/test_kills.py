@@ -1,7 +1,5 @@
 """Runs that are killed at random moments, again and again, end with the bits of runs that were not."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

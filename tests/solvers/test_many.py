@@ -1,7 +1,5 @@
 """Many independent problems at once: each goes as it would alone, on arrays of each library."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import autograd.numpy as anp
@@ -38,9 +36,6 @@ class Quotients(Cost):
     def value(self, point: Any) -> Any:
         return self.value_and_gradient(point)[0]
 
-    def gradient(self, point: Any) -> Any:
-        return self.value_and_gradient(point)[1]
-
     def hessian(self, point: Any, direction: Any) -> Any:
         return self._products(direction)
 
@@ -48,7 +43,7 @@ class Quotients(Cost):
 class Indexed(Quotients):
     """The cost of some of the problems is known, too."""
 
-    def __getitem__(self, rows: Any) -> Indexed:
+    def __getitem__(self, rows: Any) -> "Indexed":
         found = Indexed(ns.namespace(rows).take(self.A, rows, axis=0))
         found.asked = self.asked
         return found

@@ -1,7 +1,5 @@
 """Agents on separate processes: the same bits as in one, few bytes, and a killed process can be resumed."""
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

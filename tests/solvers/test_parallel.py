@@ -1,7 +1,5 @@
 """Workers that meet at their mean, in threads and in processes."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -303,9 +301,6 @@ class Apart(FiniteSum):
 
     def value(self, x: Array) -> float:
         return 0.5 * self.n_terms * float((x - self.at) @ (x - self.at))
-
-    def gradient(self, x: Array) -> Array:
-        return self.n_terms * (x - self.at)
 
     def term_gradient(self, x: Array, terms: Array) -> Array:
         return len(terms) * (x - self.at)

@@ -1,7 +1,5 @@
 """What `converged` rests on: gradients that fit the cost, and points that are no maximum."""
 
-from __future__ import annotations
-
 import itertools
 import warnings
 from typing import Any

@@ -1,8 +1,7 @@
 """Bars on standard error: of runs, of streams whose end nobody knows, and of experiments."""
 
-from __future__ import annotations
-
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,9 +24,9 @@ def test_a_run_shows_where_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     problem = Problem(Sphere(3), autograd_cost(lambda x: (x**4).sum()))
     recorder = Recorder(progress=True, description="descent")
     result = GradientDescent(max_iter=4, tol=0.0).run(problem, random_state=0, recorder=recorder)
-    said = capsys.readouterr().err
-    assert "descent" in said
-    assert f"{result.steps}/4" in said
+    bar, end, _ = capsys.readouterr().err.split("\n")
+    assert re.match(r"descent: cost [^,]*, gradient norm [^, ]* [^,…]* " + f"{result.steps}/4", bar)
+    assert end == "not converged (the budget of 4 steps)"
 
 
 def test_verbose_and_callback_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,6 +69,9 @@ def test_results_are_shown() -> None:
     for result in results:
         figure = result.plot(figure, label=f"{result.steps} steps")
     assert [len(axes.lines) for axes in figure.axes] == [2, 2, 2, 2]
+    assert {axes.get_yscale() for axes in figure.axes} == {"log"}
+    for drawn, result in zip(figure.axes[0].lines, results, strict=True):
+        assert drawn.get_ydata().tolist() == [row["cost"] - results[1].cost for row in result.history]
     assert figure.axes[3].lines[1].get_ydata().tolist() == [
         row["gradient_norm"] for row in results[1].history
     ]

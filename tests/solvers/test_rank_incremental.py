@@ -1,7 +1,5 @@
 """Rank-incremental optimisation: closed forms, interior points, the certificate, and what may go wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps on rows of factors against plain numpy, whatever the grid, the threads and the precision."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

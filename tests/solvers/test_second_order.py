@@ -1,7 +1,5 @@
 """Saddles that are left, least curvatures that are told, and spectra of Hessians beside closed forms."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Points of single precision: the laws, what runs from them give back, and what of other precisions is done with."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import replace
 from typing import Any

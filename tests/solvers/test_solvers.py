@@ -1,7 +1,5 @@
 """The solver's loop: reproducible, resumable, measured, and clear about what it refuses."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What a step of whole gradients costs beside the numerics: calls of Python within the library."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

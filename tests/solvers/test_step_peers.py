@@ -1,7 +1,5 @@
 """The peers that step times are measured beside do what they say."""
 
-from __future__ import annotations
-
 import numpy as np
 import oracles
 from step_peers import algorithm_4, touch_plain, touch_unrolled

@@ -1,18 +1,18 @@
 """Stochastic solvers beside SGD: by the papers' formulas, by closed forms, and their laws on manifolds."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from descent_parts import Variance
 from tabled import each_row
 
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.points import packed, unpacked
 from rmopt.costs import LOSSES, BilinearSum, TripletSum
 from rmopt.engines.reference import Look
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, PSDFactors, PSDFixedRank, Sphere
@@ -35,35 +35,15 @@ class LeastSquares(FiniteSum):
     def value(self, point: Array) -> float:
         return 0.5 * float(np.sum((self.A @ point - self.b) ** 2))
 
-    def gradient(self, point: Array) -> Array:
-        return self.term_gradient(point, np.arange(len(self.A)))
-
     def term_gradient(self, point: Array, terms: Array) -> Array:
         A = self.A[terms]
         return A.T @ (A @ point - self.b[terms])
 
 
-class PCA(FiniteSum):
-    """−½ Σ ‖Uᵀxᵢ‖²."""
-
+class PCA(Variance):
     def __init__(self, rows: int = 200, width: int = 6) -> None:
-        rng = np.random.default_rng(1)
-        self.X = rng.standard_normal((rows, width)) * np.geomspace(2.0, 0.3, width)
-
-    n_terms = property(lambda self: len(self.X))
-
-    def value(self, point: Array) -> float:
-        return -0.5 * float(np.sum((self.X @ point) ** 2))
-
-    def gradient(self, point: Array) -> Array:
-        return self.term_gradient(point, np.arange(len(self.X)))
-
-    def term_gradient(self, point: Array, terms: Array) -> Array:
-        X = self.X[terms]
-        return -(X.T @ (X @ point))
-
-    def hessian(self, point: Array, direction: Array) -> Array:
-        return -(self.X.T @ (self.X @ direction))
+        numbers = np.random.default_rng(1).standard_normal((rows, width))
+        super().__init__(numbers * np.geomspace(2.0, 0.3, width))
 
 
 class Pair(FiniteSum):
@@ -76,9 +56,6 @@ class Pair(FiniteSum):
 
     def value(self, point: Parts) -> float:
         return self.one.value(point[0]) + self.other.value(point[1])
-
-    def gradient(self, point: Parts) -> list[Array]:
-        return self.term_gradient(point, np.arange(40))
 
     def term_gradient(self, point: Parts, terms: Array) -> list[Array]:
         return [
@@ -246,7 +223,7 @@ def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> Non
         assert problem.manifold.check_point(point) is None
         # In parts, kept between them, to the last bit.
         state = compiled.advance(compiled.load(start), schedule[:30], etas[:30])
-        state = compiled.unpack(compiled.pack(state), compiled.load(start))
+        state = unpacked(packed(state), compiled.load(start))
         again = compiled.dump(compiled.advance(state, schedule[30:], etas[30:]))
         np.testing.assert_array_equal(dense(again), dense(point))
         there = [engine.moved(state, start) for engine, state in ((compiled, found), (reference, wanted))]
@@ -329,11 +306,8 @@ def test_quotients_have_no_entries() -> None:
         def value(self, point: Array) -> float:
             return 0.25 * float(np.sum((point @ point.T - target) ** 2))
 
-        def gradient(self, point: Array) -> Array:
-            return (point @ point.T - target) @ point
-
         def term_gradient(self, point: Array, terms: Array) -> Array:
-            return self.gradient(point)
+            return (point @ point.T - target) @ point
 
     rng = np.random.default_rng(8)
     Y, turn = rng.standard_normal((4, 2)), np.linalg.qr(rng.standard_normal((2, 2)))[0]

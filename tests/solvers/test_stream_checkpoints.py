@@ -1,7 +1,5 @@
 """What the checkpoint of a stream knows: processes, files, names, passes and words of vectorizers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How many threads BLAS has in a run, by the kind of solver; limits from outside; results and checkpoints."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterator

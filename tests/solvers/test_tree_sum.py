@@ -1,7 +1,5 @@
 """Sums along a tree: the tree, the sums, and the point that all data together would give."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

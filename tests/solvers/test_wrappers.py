@@ -1,7 +1,5 @@
 """Costs made of costs: what they can do is what their parts can."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

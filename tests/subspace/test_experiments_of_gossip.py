@@ -1,9 +1,6 @@
 """The experiments ``completion`` and ``multitask`` from the command line."""
 
-from __future__ import annotations
-
 import json
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,8 +18,6 @@ from problems.subspace.experiment import METHODS, Completion, completion_claims,
 from rmopt.cli import main
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Run
-
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
 
 def run(*arguments: str) -> int:
@@ -215,7 +210,7 @@ def test_compiled_code_is_loaded_before_the_clock_starts(
     assert events.count("fit") == 2
 
 
-def test_entries_that_are_all_the_same_are_for_lists(tmp_path: Path) -> None:
+def test_entries_that_are_all_the_same_are_for_lists(tmp_path: Path, capsys: Any) -> None:
     rng, file = np.random.default_rng(0), tmp_path / "views.csv"
     seen = np.argwhere(
         rng.random((40, 30)) < np.where(np.arange(40)[:, None] % 3 == np.arange(30) % 3, 0.6, 0.1)
@@ -237,7 +232,9 @@ def test_entries_that_are_all_the_same_are_for_lists(tmp_path: Path) -> None:
         "--methods",
     ]
     assert run("completion", *options, "als,implicit") == 2
+    assert "lists, measured by nDCG, and other --methods predict ratings" in capsys.readouterr().err
     assert run("completion", *options, ",".join(LISTS)) == 0
+    assert "30 × 40, 2 random splits with 20% held out" in " ".join(capsys.readouterr().out.split())
     found = {row["method"]: row["ndcg"] for row in result(tmp_path / "out")["rows"]}
     popular = found.pop(METHODS["popular"].label)
     assert len(found) == 2

@@ -1,7 +1,5 @@
 """Half sweeps, Gibbs sampling and alternating least squares against plain numpy, closed forms and enumeration."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

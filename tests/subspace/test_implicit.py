@@ -1,7 +1,5 @@
 """Confidence-weighted alternating least squares and lists of recommendations, against dense closed forms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numba

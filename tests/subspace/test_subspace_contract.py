@@ -1,7 +1,5 @@
 """Completion and multitask estimators as scikit-learn's tools and strangers' data meet them."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from typing import Any

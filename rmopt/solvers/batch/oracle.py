@@ -14,6 +14,7 @@ import numpy as np
 from rmopt import namespaces as ns
 from rmopt.core.cost import Cost
 from rmopt.core.manifold import Manifold
+from rmopt.core.memo import latest
 from rmopt.core.points import arrays_of, coarseness_of, in_precision, size_of
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import BlockDiagonal
@@ -24,8 +25,6 @@ from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Power, Product
 from rmopt.solvers.result import Result
 
-# Types that are certainly numbers.
-_FLOATS = (float, np.float64, np.float32)
 # The rounding error of a gradient, as a share of the length of its terms.
 ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 # A gradient that promises less than this share of the cost, or its reverse, may belong to a minimum.
@@ -187,7 +186,7 @@ class Oracle:
         self.counts = [0, 0, 0, 0]
         # The last ambient gradient, for products with the Hessian at the same point.
         self._ambient: tuple[Any, Any] = (None, None)
-        self._preconditioners: list[tuple[Any, Any]] = []
+        self._preconditioners: dict[int, Any] = {}
         self.last_cost = 0.0
         # The shape of ambient arrays, that of the first gradient, which was checked against the points.
         self._shape: Any = None
@@ -201,7 +200,7 @@ class Oracle:
             ambient = self._own(ambient, "gradient", point)
         else:
             value, ambient = self.cost.value(point), None
-        self.last_cost = found = float(value) if type(value) in _FLOATS else self.problem.real(value)
+        self.last_cost = found = self.problem.real(value)
         return found, ambient
 
     def gradient(self, point: Any, ambient: Any = None) -> Any:
@@ -301,17 +300,12 @@ class Oracle:
 
     def preconditioner(self, point: Any) -> Callable[[Any], Any] | None:
         """Return the cost's preconditioner at a point as a function of tangent vectors, or None."""
-        if not self.preconditions:
-            return None
-        for known, found in self._preconditioners:
-            if known is point:
-                return found
+        # Cached for the last two points, the ends of a step.
+        return latest(self._preconditioners, point, self._preconditioner_at) if self.preconditions else None
+
+    def _preconditioner_at(self, point: Any) -> Callable[[Any], Any] | None:
         made = self.cost.preconditioner_at(point)
-        if made is not None and self.coarseness > 1.0:
-            made = _single(made)
-        # For the last two points, the ends of a step.
-        self._preconditioners = [*self._preconditioners[-1:], (point, made)]
-        return made
+        return made if made is None or self.coarseness == 1.0 else _single(made)
 
     def positive(self, square: float, norm: float) -> float:
         """Return ⟨g, P g⟩ of a gradient, and refuse a preconditioner for which it is not positive."""

@@ -182,7 +182,7 @@ def as_sampler(sampler: Any, cost: Any, batch_size: int | None = None) -> Sample
     if callable(sampler):
         return FromDraw(sampler, batch_size)
     cost = as_sum(cost)
-    if cost.n_terms is None or (cost.term_width > 1 and not hasattr(cost, "all_terms")):
+    if cost.n_terms is None:
         raise InvalidInputError(
             f"{type(cost).__name__} is a stream of terms; pass a sampler that draws them."
         )
