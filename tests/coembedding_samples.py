@@ -1,22 +1,8 @@
-"""Samples, and marks for real data, of the tests of co-embeddings."""
-
-import os
-from pathlib import Path
-from typing import Any
+"""Samples of the tests of co-embeddings."""
 
 import numpy as np
-import pytest
 
 Array = np.ndarray
-
-
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
-
-
-def real(file: str) -> Any:
-    return pytest.mark.skipif(
-        not (REAL / file).is_file(), reason=f"RMOPT_DATA_HOME does not name a folder with {file}."
-    )
 
 
 def samples(seed: int = 0, n: int = 80, f: int = 6, m: int = 4) -> tuple[Array, Array]:

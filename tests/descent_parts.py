@@ -11,7 +11,7 @@ from rmopt import Problem
 from rmopt.core import Cost, FiniteSum, LowRankPoint, PSDPoint
 from rmopt.core.ambient import dense
 from rmopt.core.points import arrays_of
-from rmopt.costs import OnFactors
+from rmopt.costs import EmbeddedCost, OnFactors
 from rmopt.interop import from_pymanopt
 from rmopt.manifolds import (
     Euclidean,
@@ -128,6 +128,26 @@ class Variance(FiniteSum):
 
     def hessian(self, point: Array, direction: Array) -> Array:
         return -(self.X.T @ (self.X @ direction))
+
+
+class EmbeddedFit(EmbeddedCost):
+    """½‖W − T‖² − c, where c must not matter."""
+
+    def __init__(self, T: Array, c: float = 0.0) -> None:
+        self.features, self.T, self.c = np.eye(len(T)), T, c
+
+    def measure(self, A: Array, B: Array) -> Array:
+        return 0.5 * (A @ B.T + B @ A.T)
+
+    def spread(self, slopes: Array, Z: Array) -> Array:
+        return slopes @ Z
+
+    def loss(self, measurements: Array) -> tuple[float, Array]:
+        gap = measurements - self.T
+        return 0.5 * float(np.sum(gap**2)) - self.c, gap
+
+    def curvature(self, measurements: Array, change: Array) -> Array:
+        return change
 
 
 class LogDet(Cost):

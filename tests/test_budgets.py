@@ -16,20 +16,20 @@ LIBRARY = Path(rmopt.__file__).parents[1]
 TESTS = Path(__file__).parent
 FAMILIES = ("similarity", "ranking", "metric", "subspace", "coembedding")
 ROOMS = {
-    "rmopt/kernels, engines": 2_973,
-    "rmopt/manifolds, retractions": 3_086,
-    "rmopt/costs": 1_990,
-    "rmopt/solvers": 4_640,
+    "rmopt/kernels, engines": 2_971,
+    "rmopt/manifolds, retractions": 3_082,
+    "rmopt/costs": 1_974,
+    "rmopt/solvers": 4_628,
     "rmopt/checks, testing, interop": 1_636,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_724,
+    "rmopt": 17_676,
     "problems/" + ", ".join(FAMILIES): 5_735,
     "problems/data": 1_717,
     "problems": 9_872,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 49_088
+ALL_LINES = 48_898
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
+from problems.validation import checked_later
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, numbers, one_of
@@ -74,7 +75,7 @@ class GossipPlan(CheckedValue):
 
     rho: Annotated[float | str, _rho] = "auto"
     variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
-    graph: Annotated[Any, lambda _, graph: graph] = "path"
+    graph: Annotated[Any, checked_later] = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0

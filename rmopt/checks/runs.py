@@ -13,7 +13,7 @@ from rmopt.checks.laws import Check, Law, hold, law
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import instance, integer
 from rmopt.core.cost import BlockCost
-from rmopt.core.points import arrays_of
+from rmopt.core.points import arrays_of, packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.retraction import Retraction
 from rmopt.core.values import written
@@ -35,7 +35,7 @@ SAMPLER: list[Law] = []
 STEP_SIZE: list[Law] = []
 
 
-def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: Any = None) -> list[Check]:
+def check_solver(solver: Solver, problem: Problem, rng: Any = 0) -> list[Check]:
     """Check that a solver's runs on a problem end well, and can be repeated, interrupted and resumed.
 
     The solver runs several times to the end of its budget, so take a small one.
@@ -46,8 +46,6 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     problem : Problem
     rng : seed or Generator
         The source of the runs' seed.
-    initial_point : point, optional
-        Defaults to a random point.
 
     Returns
     -------
@@ -76,7 +74,7 @@ def check_solver(solver: Solver, problem: Problem, rng: Any = 0, initial_point: 
     # A capability that the problem lacks is not a broken law.
     solver.check_problem(problem)
     solver.prepare(problem, seed)
-    return hold(SOLVER, subject, _Runs(solver, problem, seed, initial_point))
+    return hold(SOLVER, subject, _Runs(solver, problem, seed))
 
 
 def check_engine(
@@ -89,7 +87,7 @@ def check_engine(
     batch_size: int = 1,
     engine: str | Engine = "compiled",
 ) -> list[Check]:
-    """Check that an engine follows the reference to 1e-10, splits exactly, and is packed and unpacked without loss.
+    """Check that an engine follows the reference to 1e-10, splits exactly, and is saved without loss.
 
     If the cost and the manifold have blocks, it is the engine of coordinate descent: half of the steps have a fixed
     size, half use exact line search. The latter are compared in legs of 20 steps from the reference's points, because
@@ -171,19 +169,16 @@ class _Runs:
     solver: Solver
     problem: Problem
     seed: int
-    start: Any
 
     @cached_property
     def whole(self) -> Result:
         return self.run()
 
     def run(self, start: Any = None, **options: Any) -> Result:
-        start = self.start if start is None else start
         return self.solver.run(self.problem, start, **{"random_state": self.seed} | options)
 
     def first(self, start: Any = None) -> Any:
         """Return the initial point of a run."""
-        start = self.start if start is None else start
         state = next(iter(self.solver.iterate(self.problem, start, random_state=self.seed)))
         return self.solver.point(self.solver.prepare(self.problem, self.seed), state)
 
@@ -219,7 +214,7 @@ def _descent(runs: _Runs) -> Any:
 @law(SOLVER, "numbers from another generator, or a memory of earlier runs", 0.0)
 def _repetition(runs: _Runs) -> float:
     """Equal seeds give bit-identical results, also after another run, and in a copy of the solver."""
-    alone = copy.deepcopy(runs.solver).run(runs.problem, runs.start, random_state=runs.seed).point
+    alone = copy.deepcopy(runs.solver).run(runs.problem, random_state=runs.seed).point
     runs.run(random_state=runs.seed + 1)
     return max(apart(again, runs.whole.point) for again in (runs.run().point, alone))
 
@@ -313,14 +308,14 @@ def _compiled_engine(run: _Legs) -> Any:
     return error if moved > 1e-3 else f"it moves by {moved:.1e}: by too small steps, or none"
 
 
-@law(ENGINE, "the state or its `pack` lacks something that the next step needs, or rounds it", 0.0)
+@law(ENGINE, "the state lacks something that the next step needs, or rounds it", 0.0)
 def _exact_split(run: _Legs) -> float:
     """Two runs, with a state packed and unpacked between them, are bit-identical to one run."""
     engine, steps = run.tried, len(run.etas)
     whole = run.advanced(engine, engine.load(run.start), 0, steps)
     state = run.advanced(engine, engine.load(run.start), 0, 2 * steps // 5)
-    arrays = {name: np.array(array) for name, array in engine.pack(state).items()}
-    end = run.advanced(engine, engine.unpack(arrays, engine.load(run.start)), 2 * steps // 5, steps)
+    arrays = {name: np.array(array) for name, array in packed(state).items()}
+    end = run.advanced(engine, unpacked(arrays, engine.load(run.start)), 2 * steps // 5, steps)
     counted = [abs(float(getattr(end, name) - getattr(whole, name))) for name in ("steps", "updates")]
     return max(float(np.abs(run.seen(engine.dump(end)) - run.seen(engine.dump(whole))).max()), *counted)
 

@@ -8,8 +8,7 @@ products of factors, sums, and pairs of functions. Projections use these actions
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from itertools import repeat
-from operator import add, mul, neg, sub, truediv
+from operator import add
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -56,38 +55,11 @@ class Linear:
         return self * (1.0 / scalar)  # type: ignore[operator]
 
 
-class Vector(Linear):
-    """Part-by-part arithmetic of vectors whose attributes are arrays, such as tangent vectors."""
-
-    def __add__(self, other: Self) -> Self:
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        return type(self)(*map(add, vars(self).values(), vars(other).values()))
-
-    def __sub__(self, other: Self) -> Self:
-        if not isinstance(other, type(self)):
-            return NotImplemented
-        return type(self)(*map(sub, vars(self).values(), vars(other).values()))
-
-    def __neg__(self) -> Self:
-        return type(self)(*map(neg, vars(self).values()))
-
-    def __mul__(self, scalar: float) -> Self:
-        return type(self)(*map(mul, vars(self).values(), repeat(scalar)))
-
-    def __truediv__(self, scalar: float) -> Self:
-        return type(self)(*map(truediv, vars(self).values(), repeat(scalar)))
-
-
 class Operator(Linear, Ambient):
     """The arithmetic of ambient matrices that are no arrays: sums, differences, multiples.
 
     A subclass has `shape`, `T` and `@`. Sums and differences may mix operators, arrays and sparse arrays.
     """
-
-    def images(self, right: Array, left: Array) -> tuple[Array, Array]:
-        """Return G @ right and G.T @ left. A subclass may compute both at once."""
-        return self @ right, self.T @ left
 
     def __add__(self, other: Any) -> Any:
         return Sum(self, other) if hasattr(other, "shape") else NotImplemented
@@ -134,9 +106,6 @@ class Factored(Operator):
 
     def __matmul__(self, other: Array) -> Array:
         return self.left @ (self.right.T @ other)
-
-    def images(self, right: Array, left: Array) -> tuple[Array, Array]:
-        return self.left @ (self.right.T @ right), self.right @ (self.left.T @ left)
 
     def _times(self, scalar: float) -> "Factored":
         return Factored(self.left * scalar, self.right)
@@ -301,10 +270,7 @@ def images(ambient: Any, right: Array, left: Array) -> tuple[Array, Array]:
     if left.dtype is not F8 and is_complex(left):
         # The transposed matrix is known by its action alone.
         return applied(ambient, right), conj(applied(ambient.T, conj(left)))
-    if not isinstance(ambient, Operator):
-        return applied(ambient, right), applied(ambient.T, left)
-    along, back = ambient.images(right, left)
-    return matched(_array(along), right, stays=True), matched(_array(back), left, stays=True)
+    return applied(ambient, right), applied(ambient.T, left)
 
 
 def _array(thing: Any) -> Array:

@@ -9,16 +9,16 @@ from typing import Any, ClassVar, TypeGuard
 import numpy as np
 
 from rmopt.core.ambient import Ambient, Linear, Sum
-from rmopt.core.arguments import number
+from rmopt.core.arguments import number, shown
 from rmopt.core.product import Parts
 from rmopt.errors import InvalidInputError, MissingCapabilityError
-from rmopt.namespaces import is_array
+from rmopt.namespaces import is_array, to_numpy
 
 
 class Cost(Linear, ABC):
     """A real function of a point, with its gradient as an ambient operator. Costs add and scale: ``f + 0.1 * g``.
 
-    A cost without a `gradient` is for `NelderMead` and `ParticleSwarm`.
+    A cost without a `gradient` or `value_and_gradient` is for `NelderMead` and `ParticleSwarm`.
 
     A cost may have more methods, which solvers look up by name. ``values(points)`` returns the costs at many points,
     stacked along a first axis. ``hessian(point, direction)`` returns the derivative of the gradient along an ambient
@@ -80,7 +80,7 @@ class Cost(Linear, ABC):
         return (kind.gradient, kind.value_and_gradient) != (Cost.gradient, Cost.value_and_gradient)
 
     def value_and_gradient(self, point: Any) -> tuple[float, Ambient]:
-        """Return cost and Euclidean gradient. Override this, also in place of `gradient`, to share work."""
+        """Return cost and Euclidean gradient. Override this, also instead of `gradient`, to share work."""
         return self.value(point), self.gradient(point)
 
     def hessian_along(self, point: Any) -> Callable[[Ambient], Ambient]:
@@ -115,6 +115,18 @@ class Cost(Linear, ABC):
     @property
     def _name(self) -> str:
         return type(self).__name__
+
+    def _real(self, found: Any) -> float:
+        """Return a value of the cost as a float, and refuse anything but a real number."""
+        if isinstance(found, float | np.floating):
+            return float(found)
+        number = to_numpy(found) if is_array(found) else np.asarray(found)
+        if number.ndim != 0 or number.dtype.kind not in "fiub":
+            raise InvalidInputError(
+                f"the value of {self._name} is {shown(found)}, not a real number; return a float, such as the real "
+                "part (complex points need field='complex'). Several numbers are for rmopt.autograd_residuals."
+            )
+        return float(number)
 
 
 class FiniteSum(Cost):

@@ -1,11 +1,13 @@
 """Points and tangent vectors of matrices of rank k as factors, for general and positive semidefinite matrices."""
 
 from dataclasses import dataclass
+from operator import add
+from typing import Self
 
 import numpy as np
 
 from rmopt import namespaces as ns
-from rmopt.core.ambient import Array, Factored, Vector
+from rmopt.core.ambient import Array, Factored, Linear
 from rmopt.core.matrices import row_dots
 from rmopt.linalg import flipped, symmetric
 
@@ -65,12 +67,23 @@ class LowRankPoint(_Factors):
         return self.U @ (P * root), self.V @ (ns.adjoint(Qh) * root)
 
 
-class _FactorTangent(Vector):
-    """A tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ."""
+class _FactorTangent(Linear):
+    """A tangent vector ξ = U M Vᴴ + U_p Vᴴ + U V_pᴴ at W = U S Vᴴ, with the arithmetic of its arrays."""
 
     M: Array
     Up: Array
     Vp: Array
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return type(self)(*map(add, vars(self).values(), vars(other).values()))
+
+    def __mul__(self, scalar: float) -> Self:
+        return type(self)(*(part * scalar for part in vars(self).values()))
+
+    def __truediv__(self, scalar: float) -> Self:
+        return type(self)(*(part / scalar for part in vars(self).values()))
 
     def as_ambient(self, point: _Factors) -> Factored:
         """Return ξ as an operator of rank at most 2k."""

@@ -94,12 +94,7 @@ class Problem:
 
     def real(self, found: Any) -> float:
         """Return a value of the cost as a float, and refuse anything but a real number."""
-        number = ns.to_numpy(found) if ns.is_array(found) else np.asarray(found)
-        if number.ndim != 0 or number.dtype.kind not in "fiu":
-            raise InvalidInputError(
-                f"the value of {self.cost._name} is {shown(found)}, not a real number; return a float."
-            )
-        return float(number)
+        return self.cost._real(found)
 
     def gradient(self, point: Any) -> Ambient:
         """Return the Euclidean gradient of the cost at a point.

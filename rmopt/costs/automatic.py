@@ -86,7 +86,7 @@ class AutomaticCost(Cost):
 
     def __call__(self, *arguments: Any) -> float:
         """Return the function's value, checked to be a number."""
-        return self._number(self.function(*arguments))
+        return self._real(self.function(*arguments))
 
     def refuses(self, point_type: type) -> str | None:
         """Return one sentence on why the function does not take points of a class, or None."""
@@ -113,7 +113,7 @@ class AutomaticCost(Cost):
         return f"the cost {getattr(self.function, '__name__', 'function')}"
 
     def value(self, point: Any) -> float:
-        return self._number(self._ready("value", self._taken(point), point)(forms.flat_of(point)))
+        return self._real(self._ready("value", self._taken(point), point)(forms.flat_of(point)))
 
     def evaluated(self, point: Any) -> Any:
         """Return the function's value at a point, unchecked."""
@@ -144,7 +144,7 @@ class AutomaticCost(Cost):
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
         """Return cost and gradient by one evaluation: an array, an operator, or `Parts` of both."""
         value, gradient = self.unread(point)
-        return self._number(value), gradient
+        return self._real(value), gradient
 
     def unread(self, point: Any) -> tuple[Any, Any]:
         """Return `value_and_gradient`, with the function's own value on its device."""
@@ -270,17 +270,6 @@ class AutomaticCost(Cost):
 
         return AutomaticCost(total, self.backend)
 
-    def _number(self, value: Any) -> float:
-        if isinstance(value, float):
-            return float(value)
-        number = ns.to_numpy(value) if ns.is_array(value) else np.asarray(value)
-        if number.ndim != 0 or number.dtype.kind not in "fiub":
-            raise InvalidInputError(
-                f"{self._name} returned {shown(value)}, and a cost is one real number, such as the real part "
-                f"(complex points need field='complex'); {self.backend.name}_residuals takes several of them."
-            )
-        return float(number)
-
     def _function_of(self, form: forms.Form) -> Callable[..., Any]:
         """Return the function of a flat list of arrays: two for each matrix."""
 
@@ -328,7 +317,7 @@ class AutomaticCost(Cost):
         function, flat = self._function_of(form), forms.flat_of(point)
 
         def at(arrays: Sequence[Array]) -> float:
-            return self._number(function(*map(self.backend.given, arrays)))
+            return self._real(function(*map(self.backend.given, arrays)))
 
         try:
             value = at(flat)

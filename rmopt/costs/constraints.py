@@ -4,14 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rmopt.core.ambient import Ambient, Array
 from rmopt.core.arguments import instance, sequence
 from rmopt.core.cost import Cost, total
 from rmopt.core.problem import Problem, ambient_at
 from rmopt.core.product import Parts
-from rmopt.costs.proximable import Box, Envelope, Proximable
+from rmopt.costs.proximable import Box, Envelope, Proximable, inner_at
 from rmopt.costs.residuals import ResidualSum
 
 __all__ = ["AugmentedCost", "CompositeProblem", "ConstrainedProblem", "NonsmoothProblem"]
@@ -46,12 +44,6 @@ class CompositeProblem(Problem):
         """All h with their c: equalities, inequalities and others."""
         equal = [(ZERO, one) for one in self.equalities]
         return [*equal, *((NOT_POSITIVE, one) for one in self.inequalities)]
-
-    def inner(self, of: Cost | None, point: Any) -> Array:
-        """Return the c of a term at a point, and refuse values that are not real numbers."""
-        if of is None or isinstance(of, ResidualSum):
-            return Envelope(ZERO, of, 1.0).inner(point)
-        return np.array([Problem(self.manifold, of).value(point)])
 
 
 @dataclass(frozen=True)
@@ -160,7 +152,7 @@ class NonsmoothProblem(CompositeProblem):
     def value(self, point: Any) -> float:
         """Return f + h(c) at a point, or f alone if h represents a constraint."""
         value = super().value(point)
-        return value + self.h.value(self.inner(self.of, point)) if self.h.is_finite else value
+        return value + self.h.value(inner_at(self.of, point)) if self.h.is_finite else value
 
 
 class Nothing(Cost):
@@ -208,7 +200,7 @@ class AugmentedCost(Cost):
 
     def parts(self, point: Any) -> list[tuple[Array, Array, Array]]:
         """Return c, p and the force on c of each term: the force is the next multiplier."""
-        return [one.parts(point, self.problem.inner(one.of, point)) for one in self.envelopes]
+        return [one.parts(point) for one in self.envelopes]
 
     def value(self, point: Any) -> float:
         return self.problem.real(self.problem.cost.value(point)) + self._paid(self.parts(point))

@@ -8,7 +8,7 @@ import numpy as np
 from rmopt.core.ambient import Ambient, Factored
 from rmopt.core.arguments import instance
 from rmopt.core.cost import Cost
-from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint
+from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint, point_of
 from rmopt.core.product import LowRankFactors, Parts
 from rmopt.linalg import factor_product
 
@@ -84,8 +84,7 @@ class OnFactors(Cost):
 def _matrix(point: Any) -> LowRankPoint | PSDPoint:
     """Return the matrix that the factors represent."""
     if isinstance(point, np.ndarray):
-        Q, triangle = np.linalg.qr(point)
-        return PSDPoint(Q, triangle @ triangle.T)
+        return point_of(point)
     A, B = point
     return LowRankPoint(*factor_product(A, np.eye(A.shape[1]), B))
 

@@ -113,15 +113,9 @@ class Envelope(Cost):
             "an array of the point by `of`, such as rmopt.autograd_residuals(function)."
         )
 
-    def inner(self, point: Any) -> Array:
-        """Return c at a point."""
-        if isinstance(self.of, ResidualSum):
-            return residuals_at(self.of, point)
-        return point if self.of is None else np.array([self.of.value(point)])
-
-    def parts(self, point: Any, inner: Array | None = None) -> tuple[Array, Array, Array]:
-        """Return c, p and the force at a point. `inner` is c if it is known."""
-        inner = self.inner(point) if inner is None else inner
+    def parts(self, point: Any) -> tuple[Array, Array, Array]:
+        """Return c, p and the force at a point."""
+        inner = inner_at(self.of, point)
         if self.multipliers is None:
             shifted = inner
         elif self.multipliers.shape == inner.shape:
@@ -154,6 +148,13 @@ class Envelope(Cost):
         if isinstance(self.of, ResidualSum):
             return 1.0, self.of.linearised(point)[1](force)
         return float(force[0]), self.of.gradient(point)
+
+
+def inner_at(of: Cost | None, point: Any) -> Array:
+    """Return c at a point, which is the point for None, and refuse values that are not real numbers."""
+    if isinstance(of, ResidualSum):
+        return residuals_at(of, point)
+    return point if of is None else np.array([of._real(of.value(point))])
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rmopt.core.ambient import Array
-from rmopt.core.points import of_plain_reals, packed, unpacked
+from rmopt.core.points import of_plain_reals
 from rmopt.errors import DivergedError, InvalidInputError, MissingCapabilityError
 from rmopt.kernels.meeting import Meeting, meet
 
@@ -19,7 +19,7 @@ class Engine(ABC):
     """Runs the steps of a solver.
 
     An engine splits exactly: advancing 200 steps is bit-identical to advancing 80 and then 120. A state is a
-    dataclass of arrays, numbers and points, which `pack` and `unpack` take apart and rebuild.
+    dataclass of arrays, numbers and points, which a checkpoint takes apart and rebuilds.
 
     Attributes
     ----------
@@ -99,9 +99,6 @@ class Engine(ABC):
         """Return a state that continues one of an engine with other data, or None to begin at its point."""
         return None
 
-    # A state's exact arrays, and back: pack(state), and unpack(arrays, template) with any state of the run.
-    pack, unpack = staticmethod(packed), staticmethod(unpacked)
-
 
 def diverged(step: int, eta: float) -> DivergedError:
     """Return the error of a run that is no longer finite."""
@@ -110,6 +107,13 @@ def diverged(step: int, eta: float) -> DivergedError:
         "finite. Likely causes: a step size that is too large (try a tenth), rows that are not scaled "
         "(try unit rows), or a start that is far out of scale.",
         step=step,
+    )
+
+
+def lost(step: int, why: object) -> DivergedError:
+    """Return the error of a run that cannot continue, because of an error or a finding."""
+    return DivergedError(
+        f"the run diverged at step {step} ({str(why).rstrip('.')}); take a smaller step size.", step
     )
 
 

@@ -69,8 +69,6 @@ class SymmetricBilinearEngine(BilinearEngine):
     supports = BILINEAR | {"manifold": (PSDFixedRank,), "retraction": (SecondOrderPSD,)}
     gauge: ClassVar[Gauge] = SYMMETRIC
 
-    manifold: PSDFixedRank  # type: ignore[assignment]
-
 
 @dataclass(frozen=True)
 class BatchEngine(BilinearEngine):

@@ -12,9 +12,9 @@ from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import FixedRankManifold
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.base import Engine, checked, diverged, lost
 from rmopt.engines.reference import ReferenceEngine, ReferenceState
-from rmopt.errors import DivergedError, InvalidInputError, warn
+from rmopt.errors import InvalidInputError, warn
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.meeting import Meeting, go_on
 from rmopt.kernels.memory import at_line, on_lines, with_zeros
@@ -285,7 +285,7 @@ class GaugedEngine(Engine):
                 state = self._step_by_reference(state, schedule[position], etas[position], kept)
                 position, refused = position + 1, refused + 1
             elif reason == NOT_MET:
-                raise _lost(state.steps, "workers did not meet")
+                raise lost(state.steps, "workers did not meet")
             else:
                 raise diverged(state.steps, etas[position])
 
@@ -306,7 +306,7 @@ class GaugedEngine(Engine):
         try:
             return self.moved(state, self.gauge.point_of(factors, k), kept)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise _lost(state.steps, error) from error
+            raise lost(state.steps, error) from error
 
     def _step_by_reference(
         self, state: GaugedState, terms: Array, eta: float, kept: bool = False
@@ -319,7 +319,7 @@ class GaugedEngine(Engine):
             )
             state = self.moved(state, moved.point, kept)
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise _lost(state.steps, error) from error
+            raise lost(state.steps, error) from error
         state.counters.counts[0] += moved.updates
         state.steps += 1
         return state
@@ -353,9 +353,3 @@ def hint(slow: int, steps: int) -> None:
             "times slower: the step size is likely too large for this start (try a tenth).",
             RuntimeWarning,
         )
-
-
-def _lost(step: int, error: object) -> DivergedError:
-    return DivergedError(
-        f"the run diverged at step {step} ({str(error).rstrip('.')}); take a smaller step size.", step
-    )

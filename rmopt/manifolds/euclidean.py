@@ -54,8 +54,8 @@ class Euclidean(ArrayManifold):
     def euclidean_to_riemannian_hessian(
         self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
     ) -> Array:
-        """Return the ambient Hessian as an array."""
-        return dense(euclidean_hessian, point)
+        """Return the tangent part of the ambient Hessian."""
+        return self.projection(point, euclidean_hessian)
 
     def random_point(self, rng: np.random.Generator | None = None, like: Any = None) -> Array:
         """Return a matrix of independent standard normal numbers."""
@@ -113,12 +113,6 @@ class Symmetric(Euclidean):
     def projection(self, point: Array, ambient: Any) -> Array:
         Z = dense(ambient, point)
         return 0.5 * (Z + self._sign * ns.adjoint(Z))
-
-    def euclidean_to_riemannian_hessian(
-        self, point: Array, euclidean_gradient: Any, euclidean_hessian: Any, tangent_vector: Array
-    ) -> Array:
-        """Return the tangent part of the ambient Hessian."""
-        return self.projection(point, euclidean_hessian)
 
     def refusal(self, point: Array) -> str | None:
         error = np.abs(ns.to_numpy(point - self._sign * ns.adjoint(point))).max()

@@ -13,7 +13,6 @@ import numpy as np
 
 import rmopt
 from rmopt.core import points
-from rmopt.core.ambient import Array
 from rmopt.core.arguments import Explained, callable_of, explained, flag, instance, optional, shown
 from rmopt.core.problem import Problem
 from rmopt.core.runs import running
@@ -158,14 +157,6 @@ class Solver(Value, Explained, ABC):
     def point(self, work: Any, state: Any) -> Any:
         """Return the point of a state."""
         return state.point
-
-    def pack(self, work: Any, state: Any) -> dict[str, Array]:
-        """Return the arrays that hold a state completely, for a checkpoint (see `rmopt.core.points.packed`)."""
-        return points.packed(state)
-
-    def unpack(self, work: Any, arrays: dict[str, Array], template: Any) -> Any:
-        """Rebuild the state that `pack` took apart. `template` is one of the same run."""
-        return points.unpacked(arrays, template)
 
     def observe(self, work: Any, state: Any) -> dict[str, float]:
         """Return numbers on the solver's progress. If there are any, each step has a row of them."""
@@ -437,7 +428,7 @@ class _Run:
         recorder.begin(self.step, self.last, rows)
         if saver is not None:
             # States that cannot be saved are refused before work starts.
-            solver.pack(self.work, self.state)
+            points.packed(self.state)
         try:
             with Interrupts(saver is not None and saver.world.size == 1) as interrupts:
                 if not recorder.rows:
@@ -554,7 +545,7 @@ class _Run:
     def _save(self, saver: Saver) -> None:
         """Save the state, and numbers to recognise its problem."""
         saver.save(
-            self.solver.pack(self.work, self.state), self.identity, self.step, seconds=self.seconds,
+            points.packed(self.state), self.identity, self.step, seconds=self.seconds,
             rows=self.recorder.rows, witness=[self.begun, self._witness(self.state)], threads=self.threads,
         )  # fmt: skip
 
@@ -571,7 +562,7 @@ class _Run:
             return
         arrays, about = saved
         try:
-            state = self.solver.unpack(self.work, arrays, self.state)
+            state = points.unpacked(arrays, self.state)
             step, seconds, rows = about["step"], float(about["seconds"]), about["rows"]
             if state.steps != step:
                 raise InvalidInputError(f"its state has done {state.steps} steps, not {step}")

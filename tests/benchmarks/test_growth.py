@@ -20,6 +20,7 @@ from timing import median
 from problems.coembedding import CoembeddingClassifier
 from problems.triplets import ClassTriplets
 from rmopt import Problem
+from rmopt.core.points import packed
 from rmopt.costs import LogDetTriplet, hinge
 from rmopt.engines.choose import choose_coordinate_engine
 from rmopt.kernels.row_column import EXACT
@@ -77,7 +78,7 @@ def comet(d: int, n_triplets: int) -> list[dict[str, Any]]:
         seconds, _ = median(steps, 5)
     return [{
         "d": d, "triplets": n_triplets, "a step, ms": 1e3 * seconds / 40,
-        "W, its inverse and scratch, MB": megabytes(engine.pack(state[0])),
+        "W, its inverse and scratch, MB": megabytes(packed(state[0])),
     }]  # fmt: skip
 
 

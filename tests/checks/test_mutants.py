@@ -423,14 +423,6 @@ def forgetful(self: Any, state: Any, schedule: Array, etas: Array) -> Any:
     return ReferenceEngine.advance(self, state, schedule, np.r_[0.5 * etas[:1], etas[1:]])
 
 
-def rounded(self: Any, state: Any) -> dict[str, Array]:
-    return {name: np.float32(array).astype(float) for name, array in ReferenceEngine.pack(state).items()}
-
-
-def uncounted(self: Any, arrays: dict[str, Array], template: Any) -> Any:
-    return dataclasses.replace(ReferenceEngine.unpack(arrays, template), updates=0)
-
-
 def idle(self: Any, state: ReferenceState, schedule: Array, etas: Array) -> ReferenceState:
     return dataclasses.replace(state, steps=state.steps + len(etas), updates=0)
 
@@ -549,8 +541,6 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     wrong("compiled engine", engine, advance=half_steps),
     wrong("compiled engine", engine, advance=idle),
     wrong("exact split", engine, advance=forgetful),
-    wrong("exact split", engine, pack=rounded),
-    wrong("exact split", engine, unpack=uncounted),
     wrong("draws", drawn, lambda rng, size: 1 + rng.integers(9, size=(size, 1))),
     wrong("draws", drawn, lambda rng, size: rng.integers(9, size=(size, 1)) - 1),
     wrong("draws", drawn, lambda rng, size: np.zeros((1, size), int)),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 import scipy.sparse as sp
-from coembedding_samples import REAL, Array, real, samples
+from coembedding_samples import Array, samples
+from real_data import REAL, real
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
 from sklearn.exceptions import ConvergenceWarning

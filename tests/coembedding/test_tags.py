@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from coembedding_samples import REAL, Array, real
+from coembedding_samples import Array
+from real_data import REAL, real
 
 from problems.coembedding import PairwiseInteractionTags, TagRanking, TagRecommender
 from problems.data import TagBundle

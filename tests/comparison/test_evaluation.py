@@ -1,13 +1,12 @@
 """Retrieval measures against scikit-learn and by hand."""
 
-import os
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from real_data import REAL, real
 from scipy.sparse import coo_array, csr_array
 from sklearn.metrics import average_precision_score
 from sklearn.metrics.pairwise import cosine_similarity
@@ -17,12 +16,6 @@ from problems.data.sets import NEWS20_FILE, news20
 from problems.data.text import informative_unit_rows
 from problems.evaluation import bilinear_scores, cosine_scores, evaluate_retrieval, matrix_scores
 from rmopt.errors import InvalidInputError
-
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
-needs_news20 = pytest.mark.skipif(
-    not (REAL / NEWS20_FILE).is_file(),
-    reason="RMOPT_DATA_HOME does not name a folder with news20_bydate_cai.npz.",
-)
 
 
 def table(scores: Any) -> Any:
@@ -200,7 +193,7 @@ class TestRefusals:
 
 
 @pytest.mark.slow
-@needs_news20
+@real(NEWS20_FILE)
 def test_cosine_on_news20() -> None:
     """With the published split, 16,660 terms and tf-idf: mAP 0.2215."""
     prepared = informative_unit_rows(news20(REAL), 16660)

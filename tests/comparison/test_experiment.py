@@ -1,7 +1,6 @@
 """`rmopt run similarity` end to end."""
 
 import json
-import os
 import random
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from cells_kept import cells_in
+from real_data import real
 from tabled import each_row
 
 Command = Callable[..., SimpleNamespace]
@@ -78,10 +78,7 @@ def test_bad_options_get_one_sentence(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (Path(os.environ.get("RMOPT_DATA_HOME", "absent")) / "news20_bydate_cai.npz").exists(),
-    reason="needs the 20 Newsgroups file news20_bydate_cai.npz in the folder RMOPT_DATA_HOME",
-)
+@real("news20_bydate_cai.npz")
 def test_twenty_newsgroups(tmp_path: Path, rmopt_run: Command) -> None:
     options = ["--data", "news20", "--features", "16660", "--rank", "30", "--triplets", "600000"]
     options += ["--seeds", "0", "--select", "none"]

@@ -1,6 +1,5 @@
 """The data sets: what is read, from where, and what is refused."""
 
-import os
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from real_data import REAL, real
 from scipy.sparse import csr_array
 from tabled import each_row
 
@@ -17,12 +17,6 @@ from problems.data import ClassBundle, MultilabelBundle, Ratings, data_folder, l
 from problems.data.sets import digits, news20, news20_full
 from problems.subspace import BiasedALS
 from rmopt.errors import InvalidInputError
-
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
-needs_news20 = pytest.mark.skipif(
-    not all((REAL / file).is_file() for file in (datasets.NEWS20_FILE, datasets.NEWS20_FULL_FILE)),
-    reason="RMOPT_DATA_HOME does not name a folder with the 20 Newsgroups files.",
-)
 
 POSTS = ["apples and pears", "apples or plums", "the rockets fly", "rockets fly far"]
 COUNTS = np.array([[2, 0, 1], [0, 0, 3], [1, 1, 0], [0, 4, 0]])
@@ -165,7 +159,7 @@ class TestNewsgroups:
         assert found.y.tolist() == [0, 1, 0, 1]
         assert found.test.tolist() == [False, False, True, True]
 
-    @needs_news20
+    @real(datasets.NEWS20_FILE, datasets.NEWS20_FULL_FILE)
     def test_the_real_files_have_their_published_sizes(self) -> None:
         cai, full = load("news20", REAL), load("news20-full", REAL)
         assert cai.X.shape == (18846, 26214)

@@ -14,6 +14,7 @@ from problems.ranking.baselines import PassiveAggressive as LabelPassiveAggressi
 from problems.similarity.baselines import FactoredGradientDescent, PassiveAggressive, PSDGradientDescent
 from rmopt import Problem
 from rmopt.core import DivergedError
+from rmopt.core.points import packed, unpacked
 from rmopt.costs import TripletSum
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import Uniform
@@ -32,11 +33,11 @@ def rows(rng: np.random.Generator, count: int, width: int) -> sp.csr_array:
 
 
 def end_of(solver: Any, problem: Problem, start: Any, schedule: np.ndarray, eta: float) -> Any:
-    """Run a schedule whole, in two parts, and through pack and unpack; return the end."""
+    """Run a schedule whole, in two parts, and through a save; return the end."""
     engine, etas = solver.engine(problem), np.full(len(schedule), eta)
     whole = engine.advance(engine.load(start), schedule, etas)
     half = engine.advance(engine.load(start), schedule[:37], etas[:37])
-    half = engine.unpack({name: part.copy() for name, part in engine.pack(half).items()}, engine.load(start))
+    half = unpacked(packed(half), engine.load(start))
     parts = engine.advance(half, schedule[37:], etas[37:])
     assert (parts.steps, parts.updates) == (whole.steps, whole.updates)
     assert whole.updates > 20

@@ -1,11 +1,11 @@
 """Multi-label data sets: what ships, what is read from files, and what is refused."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from real_data import real
 
 from problems.data import ClassBundle, MultilabelBundle, load
 from problems.data.sets import digits_labels
@@ -70,10 +70,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         load("digits-labels", kind=ClassBundle)
 
 
-@pytest.mark.skipif(
-    not (Path(os.environ.get("RMOPT_DATA_HOME", "absent")) / "delicious.npz").exists(),
-    reason="needs the file delicious.npz in the folder RMOPT_DATA_HOME",
-)
+@real("delicious.npz")
 def test_delicious_has_the_published_sizes() -> None:
     bundle = load("delicious", None, MultilabelBundle)
     assert bundle.X.shape == (16_105, 500)

@@ -1,5 +1,7 @@
 """LORETA-r: steps on several terms at once follow Algorithm 3 and the reference engine."""
 
+from typing import Any
+
 import numpy as np
 import oracles
 import pytest
@@ -41,6 +43,16 @@ def draw(rng: np.random.Generator, cost: Bilinear, steps: int, batch: int) -> np
     return terms[rng.integers(len(terms), size=(steps, batch))].reshape(steps, -1)
 
 
+def run(
+    manifold: FixedRankEmbedded, cost: Bilinear, r: int, *about: Any
+) -> tuple[list[Any], list[np.ndarray]]:
+    """Return the last states of the compiled engine and of the reference, and their points."""
+    engines = BatchEngine(manifold, cost, SecondOrder(), r), ReferenceEngine(manifold, cost, SecondOrder())
+    states = [engine.advance(engine.load(about[0]), *about[1:]) for engine in engines]
+    ends = [engine.dump(state) for engine, state in zip(engines, states, strict=True)]
+    return states, [*map(manifold.to_dense, ends)]
+
+
 SHAPES = [(40, 31, 5, 3), (30, 50, 8, 8), (12, 9, 6, 2), (20, 20, 4, 1)]
 # Every pair of a loss, a kind of terms and a shape, if not every combination of all three.
 PAIRWISE = [
@@ -55,14 +67,8 @@ def test_compiled_follows_the_reference(kind: str, loss: Loss, n: int, m: int, k
     rng = np.random.default_rng([n, r])
     cost, manifold = make_cost(rng, kind, loss, n, m), FixedRankEmbedded(n, m, k)
     start, schedule, etas = manifold.random_point(rng), draw(rng, cost, 200, r), np.full(200, 0.1)
-    ends = []
-    for engine in (
-        BatchEngine(manifold, cost, SecondOrder(), r),
-        ReferenceEngine(manifold, cost, SecondOrder()),
-    ):
-        state = engine.advance(engine.load(start), schedule, etas)
-        ends.append(manifold.to_dense(engine.dump(state)))
-        assert state.updates > 50
+    states, ends = run(manifold, cost, r, start, schedule, etas)
+    assert all(state.updates > 50 for state in states)
     assert relative(ends[0], ends[1]) < 1e-10
     assert relative(ends[1], manifold.to_dense(start)) > 1e-2
 
@@ -93,15 +99,8 @@ def test_ill_conditioned_starts_are_followed(eta: float) -> None:
     start = manifold.from_factors(U * np.logspace(0, -6, k), V)
     cost = make_cost(rng, "pairs", absolute, n, m)
     schedule, etas = draw(rng, cost, 600, r), np.full(600, eta)
-    ends = []
-    for engine in (
-        BatchEngine(manifold, cost, SecondOrder(), r),
-        ReferenceEngine(manifold, cost, SecondOrder()),
-    ):
-        state = engine.advance(engine.load(start), schedule, etas)
-        ends.append(manifold.to_dense(engine.dump(state)))
-        if isinstance(engine, BatchEngine):
-            assert GENERAL.drift(state.factors, k) < 1e-9
+    states, ends = run(manifold, cost, r, start, schedule, etas)
+    assert GENERAL.drift(states[0].factors, k) < 1e-9
     assert relative(ends[0], ends[1]) < 1e-8
 
 

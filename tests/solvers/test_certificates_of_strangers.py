@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from descent_parts import EmbeddedFit
 
 from rmopt import InvalidInputError, Problem
 from rmopt.costs import EmbeddedCost, Trace
@@ -16,24 +17,9 @@ Array = np.ndarray
 TARGET = np.diag(np.arange(1.0, 9.0))
 
 
-class Fit(EmbeddedCost):
-    """½‖W − T‖² − c, where c must not matter."""
-
+class Fit(EmbeddedFit):
     def __init__(self, c: float = 0.0) -> None:
-        self.features, self.c = np.eye(len(TARGET)), c
-
-    def measure(self, A: Array, B: Array) -> Array:
-        return 0.5 * (A @ B.T + B @ A.T)
-
-    def spread(self, slopes: Array, Z: Array) -> Array:
-        return slopes @ Z
-
-    def loss(self, measurements: Array) -> tuple[float, Array]:
-        gap = measurements - TARGET
-        return 0.5 * float(np.sum(gap**2)) - self.c, gap
-
-    def curvature(self, measurements: Array, change: Array) -> Array:
-        return change
+        super().__init__(TARGET, c)
 
 
 class Bounded(Fit):

@@ -12,6 +12,7 @@ from problems.subspace.instances import agent_sums
 from rmopt import Problem
 from rmopt.checks import check_gradient
 from rmopt.core import AgentSum, InvalidInputError, MissingCapabilityError, Parts
+from rmopt.core.points import packed, unpacked
 from rmopt.costs import GossipCost, Graph
 from rmopt.manifolds import Euclidean, Grassmann, Product, Simplex, Sphere, Stiefel, SymmetricPositiveDefinite
 from rmopt.retractions import GRASSMANN_RETRACTIONS
@@ -111,7 +112,7 @@ def test_the_engine_splits_exactly_also_through_pack(order: str) -> None:
     etas, start = solver.step_size(np.arange(50)), problem.manifold.random_point(rng)
     whole = engine.advance(engine.load(start), schedule, etas)
     half = engine.advance(engine.load(start), schedule[:20], etas[:20])
-    half = engine.unpack(engine.pack(half), half)
+    half = unpacked(packed(half), half)
     pieces = engine.advance(half, schedule[20:], etas[20:])
     assert distance(engine.dump(whole), engine.dump(pieces)) == 0.0
     assert whole.steps == pieces.steps == 50

@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 
 from rmopt import InvalidInputError, Problem
 from rmopt.core import DivergedError, MissingCapabilityError
+from rmopt.core.points import packed, unpacked
 from rmopt.costs import BilinearSum, TripletSum, hinge
 from rmopt.manifolds import FixedRankEmbedded, PSDFixedRank
 from rmopt.solvers import SGD, Checkpoint, FromDraw, ManifoldIdentification, Uniform
@@ -101,7 +102,7 @@ def test_rounds_split_exactly_and_resume(tmp_path: object) -> None:
     )
     whole = engine.advance(engine.load(point), rounds, etas)
     half = engine.advance(engine.load(point), rounds[:7], etas[:7])
-    half = engine.unpack(engine.pack(half), engine.load(point))
+    half = unpacked(packed(half), engine.load(point))
     parts = engine.advance(half, rounds[7:], etas[7:])
     np.testing.assert_array_equal(parts.A, whole.A)
     np.testing.assert_array_equal(parts.B, whole.B)

@@ -22,6 +22,7 @@ from tabled import each_row
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt.checks import check_proximable, checks_of
 from rmopt.costs import L1, Box, ConstrainedProblem, GroupL2, NonNegative, NonsmoothProblem, Nuclear
+from rmopt.costs.proximable import inner_at
 from rmopt.manifolds import (
     Elliptope,
     Euclidean,
@@ -331,7 +332,7 @@ def test_the_normal_of_most_rows_is_found() -> None:
     assert result.converged
     assert min(np.linalg.norm(result.point - normal), np.linalg.norm(result.point + normal)) < 1e-9
     # Slopes of |·|: within ±1, and ±1 where a row is not in the plane.
-    rest = problem.inner(problem.of, result.point)
+    rest = inner_at(problem.of, result.point)
     far = np.abs(rest) > 1e-6
     np.testing.assert_allclose(result.multipliers[far], np.sign(rest[far]))
     assert np.abs(result.multipliers).max() <= 1.0 + 1e-9

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from descent_parts import EmbeddedFit
 from in_library import LIBRARIES, array_of
 from tabled import each_row
 
 from rmopt import InvalidInputError, MissingCapabilityError, Problem, autograd_cost
 from rmopt import namespaces as ns
 from rmopt.core import Cost
-from rmopt.costs import EmbeddedCost
 from rmopt.manifolds import Elliptope, Oblique, SpecialOrthogonal, Sphere, Stiefel
 from rmopt.solvers import Checkpoint, RankIncremental, TrustRegions, certify
 
@@ -105,26 +105,6 @@ def test_ranks_are_climbed_until_the_minimum_is_certified(name: str, tmp_path: P
     assert resumed.certificate == result.certificate
 
 
-class Fit(EmbeddedCost):
-    """½‖W − T‖², a cost of W that has no lower bound with the trace: here none is needed."""
-
-    def __init__(self, T: Array) -> None:
-        self.features, self.T = np.eye(len(T)), T
-
-    def measure(self, A: Array, B: Array) -> Array:
-        return 0.5 * (A @ B.T + B @ A.T)
-
-    def spread(self, slopes: Array, Z: Array) -> Array:
-        return slopes @ Z
-
-    def loss(self, measurements: Array) -> tuple[float, Array]:
-        gap = measurements - self.T
-        return 0.5 * float(np.sum(gap**2)), gap
-
-    def curvature(self, measurements: Array, change: Array) -> Array:
-        return change
-
-
 def test_convex_costs_are_certified_and_others_are_not() -> None:
     T = symmetric(8)
     automatic = autograd_cost(lambda Y: 0.5 * ((Y @ Y.T - T) ** 2).sum())
@@ -135,7 +115,8 @@ def test_convex_costs_are_certified_and_others_are_not() -> None:
     solver = RankIncremental(tol=1e-9)
     values = [
         result.certificate.objective
-        for cost in (automatic, Fit(T))
+        # It has no lower bound with the trace: here none is needed.
+        for cost in (automatic, EmbeddedFit(T))
         if (result := solver.run(Problem(Elliptope(8, 2), cost), random_state=0)).is_global
     ]
     cp = pytest.importorskip("cvxpy")

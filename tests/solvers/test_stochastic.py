@@ -12,6 +12,7 @@ from tabled import each_row
 from rmopt import DivergedError, InvalidInputError, MissingCapabilityError, Problem
 from rmopt.core import FiniteSum, Parts
 from rmopt.core.low_rank import LowRankPoint
+from rmopt.core.points import packed, unpacked
 from rmopt.costs import LOSSES, BilinearSum, TripletSum
 from rmopt.engines.reference import Look
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, Grassmann, Product, PSDFactors, PSDFixedRank, Sphere
@@ -222,7 +223,7 @@ def test_compiled_steps_that_remember_follow_the_reference(manifold: Any) -> Non
         assert problem.manifold.check_point(point) is None
         # In parts, kept between them, to the last bit.
         state = compiled.advance(compiled.load(start), schedule[:30], etas[:30])
-        state = compiled.unpack(compiled.pack(state), compiled.load(start))
+        state = unpacked(packed(state), compiled.load(start))
         again = compiled.dump(compiled.advance(state, schedule[30:], etas[30:]))
         np.testing.assert_array_equal(dense(again), dense(point))
         there = [engine.moved(state, start) for engine, state in ((compiled, found), (reference, wanted))]

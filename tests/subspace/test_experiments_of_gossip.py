@@ -1,7 +1,6 @@
 """The experiments ``completion`` and ``multitask`` from the command line."""
 
 import json
-import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +18,6 @@ from problems.subspace.experiment import METHODS, Completion, completion_claims,
 from rmopt.cli import main
 from rmopt.core import InvalidInputError
 from rmopt.experiments import Run
-
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
 
 def run(*arguments: str) -> int:

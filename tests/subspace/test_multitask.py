@@ -1,10 +1,10 @@
 """Multitask features: the corrected cost, the estimator, Alt-Min, the data of patients."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from real_data import REAL, real
 from sklearn.exceptions import ConvergenceWarning
 
 from problems.data import TaskBundle
@@ -14,8 +14,6 @@ from problems.subspace.experiment import alike, errors, shared_features
 from problems.subspace.multitask_estimator import PooledRidge
 from rmopt.core import InvalidInputError
 from rmopt.manifolds import Grassmann
-
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
 
 
 def test_multitask_is_equation_14_and_not_15() -> None:
@@ -140,10 +138,7 @@ def test_parkinsons_as_uci_publishes_it(tmp_path: Path) -> None:
     assert [int(test[bundle.task == t].sum()) for t in (0, 1)] == [1, 1]
 
 
-@pytest.mark.skipif(
-    not (REAL / "parkinsons_telemonitoring.npz").is_file(),
-    reason="RMOPT_DATA_HOME does not name a folder with parkinsons_telemonitoring.npz.",
-)
+@real("parkinsons_telemonitoring.npz")
 def test_gossip_on_parkinsons_is_near_alt_min_and_the_batch_optimum() -> None:
     bundle = parkinsons(REAL)
     hidden = bundle.held_out(0)

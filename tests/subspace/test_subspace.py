@@ -1,6 +1,5 @@
 """Matrix completion and multitask features: inner solutions, corrected gradients, estimators, baselines, data."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from low_rank_agents import low_rank_tasks, train_mse
+from real_data import REAL, real
 from scipy.optimize import minimize
 from sklearn.base import clone
 
@@ -35,13 +35,6 @@ from rmopt.manifolds import Grassmann, Product
 from rmopt.solvers import Checkpoint, MaxSteps, Recorder
 
 M, N, R = 14, 23, 3
-REAL = Path(os.environ.get("RMOPT_DATA_HOME") or "/nonexistent")
-
-
-def real(file: str) -> Any:
-    return pytest.mark.skipif(
-        not (REAL / file).is_file(), reason=f"RMOPT_DATA_HOME does not name a folder with {file}."
-    )
 
 
 def instance(seed: int = 0, stretched: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from rmopt.core.points import is_finite, size_of
 from rmopt.core.problem import Problem
 from rmopt.core.product import Parts
 from rmopt.costs.constraints import AugmentedCost, CompositeProblem
-from rmopt.costs.proximable import hold_to_shape
+from rmopt.costs.proximable import hold_to_shape, inner_at
 from rmopt.errors import DivergedError, InvalidInputError
 from rmopt.solvers.batch.descent import GradientSolver
 from rmopt.solvers.batch.line_search import LBFGS
@@ -166,8 +166,8 @@ class AugmentedLagrangian(CheckedValue, Solver):
 
     def begin(self, work: CompositeProblem, point: Any) -> Round:
         for h, of in work.terms:
-            hold_to_shape(h, work.inner(of, point))
-        zeros = [0.0 * work.inner(of, point) for _, of in work.terms]
+            hold_to_shape(h, inner_at(of, point))
+        zeros = [0.0 * inner_at(of, point) for _, of in work.terms]
         parts = AugmentedCost(work, zeros, self.penalty).parts(point)
         state = Round(point, zeros, self.penalty, inf, 0.0, inf, 0.0, 0.0)
         state = self._seen(work, state, point, [force for *_, force in parts])
@@ -229,7 +229,7 @@ class AugmentedLagrangian(CheckedValue, Solver):
         return Converged(f"a violation of {state.violation:.1e} and a gradient of length {state.norm:.1e}")
 
     def witness(self, problem: Problem, work: Any, state: Round, seed: int) -> dict[str, float]:
-        length = size_of([work.inner(of, state.point) for _, of in work.terms])
+        length = size_of([inner_at(of, state.point) for _, of in work.terms])
         return super().witness(problem, work, state, seed) | {"length of the constraints": length}
 
     def conclude(self, result: Result, work: CompositeProblem, state: Round) -> ConstrainedResult:

@@ -25,8 +25,6 @@ from rmopt.manifolds.arrays import ArrayManifold
 from rmopt.manifolds.product import ByFactors, Power, Product
 from rmopt.solvers.result import Result
 
-# Types that are certainly numbers.
-_FLOATS = (float, np.float64, np.float32)
 # The rounding error of a gradient, as a share of the length of its terms.
 ROUNDED_AWAY = 256.0 * np.finfo(float).eps
 # A gradient that promises less than this share of the cost, or its reverse, may belong to a minimum.
@@ -202,7 +200,7 @@ class Oracle:
             ambient = self._own(ambient, "gradient", point)
         else:
             value, ambient = self.cost.value(point), None
-        self.last_cost = found = float(value) if type(value) in _FLOATS else self.problem.real(value)
+        self.last_cost = found = self.problem.real(value)
         return found, ambient
 
     def gradient(self, point: Any, ambient: Any = None) -> Any:

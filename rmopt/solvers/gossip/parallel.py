@@ -14,9 +14,9 @@ from rmopt.core.points import packed, unpacked
 from rmopt.core.problem import Problem
 from rmopt.core.world import World
 from rmopt.costs.shards import Shards
-from rmopt.engines.base import Engine
+from rmopt.engines.base import Engine, lost
 from rmopt.engines.gauged import counting
-from rmopt.errors import DivergedError, InvalidInputError
+from rmopt.errors import InvalidInputError
 from rmopt.kernels.meeting import FAILED, NEVER, Meeting
 from rmopt.manifolds.means import mean_on
 from rmopt.solvers.gossip.gossip import world_of
@@ -350,8 +350,5 @@ class ParallelEngine(Engine):
             if not all(self._work(lambda engine, *about: engine.met(*about), state, [0])):
                 raise InvalidInputError("the mean lost its rank.")
         except (InvalidInputError, np.linalg.LinAlgError) as error:
-            raise DivergedError(
-                f"the mean of step {state.steps} diverged ({str(error).rstrip('.')}); take a smaller step size.",
-                state.steps,
-            ) from error
+            raise lost(state.steps, error) from error
         return state

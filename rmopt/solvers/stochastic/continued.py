@@ -10,10 +10,9 @@ from rmopt.core.ambient import Array
 from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.points import arrays_of, is_finite, packed, rebuilt
 from rmopt.core.problem import Problem
-from rmopt.engines.base import Engine
+from rmopt.engines.base import Engine, lost
 from rmopt.engines.gauged import GAUGES, GaugedState, counting
 from rmopt.engines.reference import ReferenceState
-from rmopt.errors import DivergedError
 from rmopt.kernels.lifted import Factors, SymmetricFactors
 from rmopt.kernels.memory import with_zeros
 from rmopt.kernels.steps import Counters
@@ -88,10 +87,7 @@ class Continued:
             gauged = isinstance(state, GaugedState)
             point = GAUGES[type(state.factors)].point_of(state.factors, self.rank) if gauged else state.point
         if not is_finite(point):
-            raise DivergedError(
-                f"the run diverged before step {self.n_iter}: the point is not finite; take a smaller step size.",
-                self.n_iter,
-            )
+            raise lost(self.n_iter, "the point is not finite")
         return point
 
     def grown(self, rows: int) -> Self:

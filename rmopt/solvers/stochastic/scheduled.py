@@ -101,12 +101,6 @@ class ScheduledSolver(Solver):
     def point(self, work: Schedule, state: Any) -> Any:
         return work.engine.dump(state)
 
-    def pack(self, work: Schedule, state: Any) -> dict[str, Array]:
-        return work.engine.pack(state)
-
-    def unpack(self, work: Schedule, arrays: dict[str, Array], template: Any) -> Any:
-        return work.engine.unpack(arrays, template)
-
     def diverged(self, step: int) -> DivergedError:
         return diverged(step, self.step_size_rule()(np.array([step]))[0])
 
