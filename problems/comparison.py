@@ -202,8 +202,7 @@ class Comparison:
 
     def cell(self, settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         """Return the result for some settings, from `train` with these and the common ones."""
-        cell: Cell = self._cached(self.about | settings, train)
-        return cell
+        return self._cached(self.about | settings, train)
 
     def results(
         self,
@@ -243,10 +242,12 @@ def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
         raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
 
 
-def listed(parameters: Settings) -> str:
-    """Return parameters as readable text."""
-    shown = {name: f"{value:g}" if isinstance(value, float) else value for name, value in parameters.items()}
-    return ", ".join(f"{name} = {value}" for name, value in shown.items())
+def listed(*several: Settings) -> str:
+    """Return parameters as readable text, with all of their values."""
+    shown: dict[str, dict[str, None]] = {}
+    for name, value in (item for one in several for item in one.items()):
+        shown.setdefault(name, {})[f"{value:g}" if isinstance(value, float) else str(value)] = None
+    return ", ".join(f"{name} = {' or '.join(values)}" for name, values in shown.items())
 
 
 class Kept:
@@ -531,11 +532,10 @@ class Experiment:
         if "parameters" in one or self.select == "none" or not kind.grid:
             return [{"parameters": kind.defaults}] * self.seeds
         found, about = [], {"folds": self.folds, "select": list(kind.grid)}
-        tried = {key: "/".join(dict.fromkeys(str(at.get(key)) for at in kind.grid)) for key in kind.grid[0]}
         for seed in comparison.seeds[: self.seeds if self.select == "each" else 1]:
             found.append(comparison.cell(one | about | {"seed": seed}, self.choose))
             chosen = f"{listed(found[-1]['parameters'])} by cross-validation"
-            self.run.say(f"{self.label(one)}, seed {seed}: {chosen}, tried first: {listed(tried)}")
+            self.run.say(f"{self.label(one)}, seed {seed}: {chosen}, tried first: {listed(*kind.grid)}")
         return found if len(found) == self.seeds else found * self.seeds
 
     def notes(self, rows: Sequence[Row]) -> list[str]:
@@ -544,7 +544,7 @@ class Experiment:
         for row in rows:
             known = self.chosen[row["method"]].estimator.get_params()
             step = {"step_size": known["step_size"]} if known.get("step_size") else {}
-            said[row.label] = listed(step | row.models[0]["parameters"])
+            said[row.label] = listed(*(step | one["parameters"] for one in row.models))
         text = "; ".join(f"{label}: {parameters}" for label, parameters in said.items() if parameters)
         return [f"Parameters: {text}."] if text else []
 

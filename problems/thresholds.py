@@ -15,6 +15,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from problems.folds import folds_of
 from problems.validation import (
     Estimator,
+    checked_later,
     in_order,
     passed_on,
     table_of_labels,
@@ -131,7 +132,7 @@ class LabelThresholds(LabelTables, Estimator):
     estimator: Annotated[Any, _scorer]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
-    cv: Annotated[Any, lambda _, cv: cv] = 5
+    cv: Annotated[Any, checked_later] = 5
     pooled: Annotated[bool, flag] = False
 
     def fit(self, X: Any, Y: Any, groups: Any = None) -> Self:

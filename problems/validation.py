@@ -78,6 +78,11 @@ def begin(estimator: Any) -> int:
 # Checks of parameters.
 
 
+def checked_later(name: str, value: Any) -> Any:
+    """Return a value of any kind, which is checked where it is used."""
+    return value
+
+
 def thread_count(name: str, value: Any) -> int:
     """Return a number of threads, or a negative one that counts down from all cores, as in joblib."""
     if integer(name, value, -1000, 1000) == 0:

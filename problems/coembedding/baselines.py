@@ -19,7 +19,7 @@ from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
 from problems.thresholds import LabelTables
-from problems.validation import Estimator, passed_on, table_of_labels
+from problems.validation import Estimator, checked_later, passed_on, table_of_labels
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import check_parameters
 from rmopt.solvers.threads import one_blas_thread
@@ -98,7 +98,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, lambda _, value: value]
+    estimator: Annotated[Any, checked_later]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:

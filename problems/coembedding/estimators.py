@@ -20,6 +20,7 @@ from problems.validation import (
     Embedder,
     Estimator,
     admit,
+    checked_later,
     in_order,
     kept_count,
     seen,
@@ -301,8 +302,8 @@ class CoembeddingClassifierCV(CoembeddingClassifier):
     beta: float = field(init=False)
     betas: Annotated[Sequence[float], lambda _, betas: checked_betas(betas)] = BETAS
     _: KW_ONLY
-    cv: Annotated[Any, lambda _, cv: cv] = 5
-    scoring: Annotated[str | Callable[..., float] | None, lambda _, scoring: scoring] = "f1_micro"
+    cv: Annotated[Any, checked_later] = 5
+    scoring: Annotated[str | Callable[..., float] | None, checked_later] = "f1_micro"
     n_jobs: Annotated[int | None, optional(thread_count)] = None
 
     @one_blas_thread()

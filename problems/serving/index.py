@@ -180,8 +180,7 @@ class SimilarityIndex:
         """
         file = Path(folder, FILE)
         with reading(file):
-            index: Self = joblib.load(file, mmap_mode="r")
-            return index
+            return joblib.load(file, mmap_mode="r")
 
 
 class Searchable:

@@ -31,6 +31,7 @@ from rmopt.core import InvalidInputError, Manifold, Problem
 from rmopt.core.ambient import Array
 from rmopt.core.arguments import integer
 from rmopt.costs import TripletSum
+from rmopt.engines import ReferenceEngine
 from rmopt.experiments import Claim
 from rmopt.manifolds import Euclidean, FixedRankEmbedded, PolarPSD, PSDFixedRank
 from rmopt.solvers import SGD, Recorder, ScheduledSolver
@@ -158,8 +159,7 @@ def scores_of(model: Any, X: Any) -> ScoreBlock:
     ones for queries, ``transform_queries(X)``.
     """
     if hasattr(model, "scores"):
-        scores: ScoreBlock = model.scores(X)
-        return scores
+        return model.scores(X)
     documents = queries = rows_of("transform(X)", model.transform(X), X.shape[0])
     if hasattr(model, "transform_queries"):
         queries = rows_of("transform_queries(X)", model.transform_queries(X), *documents.shape)
@@ -245,38 +245,32 @@ class Similarity(Experiment):
         self.ranks = options.whole_numbers(self.rank or USUAL_RANK, "--rank")
         self.widths = [options.whole_numbers(one, "--features", 0)[0] for one in self.features.split(",")]
         self.parts: dict[str, Any] = {"loreta": loreta_solver}
-        self.variants = self._variants()
+        self.variants = list(self._variants()) if self.compare else [{}]
 
-    def _variants(self) -> list[Settings]:
-        """Return the parameters of each variant of LORETA-1 in ``KEY=VALUE,VALUE``."""
-        if not self.compare:
-            return [{}]
+    def _variants(self) -> Iterator[Settings]:
+        """Yield the parameters of each variant of LORETA-1 in ``KEY=VALUE,VALUE``."""
         key, _, values = self.compare.partition("=")
         if key not in COMPARABLE or not values or "loreta" not in self.chosen:
             raise InvalidInputError(
                 f"--compare {self.compare!r} must be KEY=VALUE,VALUE, KEY one {COMPARED}; and --methods have loreta."
             )
-        variants = []
         for value in dict.fromkeys(values.split(",")):
-            how: Settings = {key: value}
-            variant = {"variant": value.rpartition(":")[2], "how": how}
-            if key == "solver" and value != "loreta":
-                how["retraction"] = None
-                self.parts[value], variant["file"] = brought(
-                    value, value, "the class of a solver", make=False
-                )
-            elif ":" in value:
-                self.parts[value], variant["file"] = brought(value, value, f"a {key}, or its class")
-            # Unknown values are refused now.
-            trial = {"method": "loreta", "rank": 1, "seed": 0, "parameters": {}} | variant
-            self.model(trial).parts(np.eye(4), np.array([0, 0, 1, 1]))
+            make = key != "solver" or value == "loreta"
+            how = {key: value} | ({} if make else {"retraction": None})
+            variant: Settings = {"variant": value.rpartition(":")[2], "how": how}
+            made = partial(brought, value, value, f"the class of a {key}{', or one' * make}", make)
+            if not make or ":" in value:
+                self.parts[value], variant["file"] = made()
             if key == "retraction" and value in self.parts:
-                checks = check_retraction(self.parts[value], FixedRankEmbedded(12, 9, 3))
+                # Read twice: with random numbers of its file or class another run would differ.
+                both = iter([self.parts[value], made()[0]])
+                checks = check_retraction(both.__next__, FixedRankEmbedded(12, 9, 3))
                 for broken in (one for one in checks if not one):
                     why = " ".join(str(broken).split())
                     raise InvalidInputError(f"{value} breaks a law of retractions; mend it first: {why}.")
-            variants.append(variant)
-        return variants
+            # Unknown values are refused now.
+            self.label({"method": "loreta"} | variant)
+            yield variant
 
     def settings(self) -> Iterator[Settings]:
         n = self.bundle.X.shape[1]
@@ -304,9 +298,17 @@ class Similarity(Experiment):
     def choosing(self, one: Settings) -> Settings:
         return one | self._place(self.ranks[len(self.ranks) // 2] if one["rank"] else None)
 
-    def data_of(self, one: Settings) -> SimpleNamespace:
-        part: SimpleNamespace = self.kept(one["features"], one["seed"])
-        return part
+    def data_of(self, one: Settings) -> Any:
+        return self.kept(one["features"], one["seed"])
+
+    def label(self, one: Settings) -> str:
+        """Return the label of a row, with a word on steps in Python, whose seconds are many."""
+        label, model = super().label(one), self.model(one | {"parameters": {}, "rank": 1, "seed": 0})
+        if not isinstance(model, SimilarityLearner):
+            return label
+        solver, problem, _ = model.parts(np.eye(4), np.array([0, 0, 1, 1]))
+        compiled = hasattr(solver, "engine") and not isinstance(solver.engine(problem), ReferenceEngine)
+        return label if compiled else f"{label} (Python)"
 
     def model(self, one: Settings) -> Any:
         kind = self.chosen[one["method"]]

@@ -54,8 +54,8 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     ----------
     part : object
         A manifold (with all its retractions), a problem (for the laws of its cost), a sampler, a rule of step
-        sizes, a `Proximable`, an `Instance` with all its parts, or a pair: a retraction and a manifold, a solver and
-        a problem, an engine and a problem.
+        sizes, a `Proximable`, an `Instance` with all its parts, or a pair: a retraction or its class and a manifold,
+        a solver and a problem, an engine and a problem.
     seed : int
         The seed for points and directions.
     dtype : dtype, optional
@@ -66,11 +66,6 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
     ------
     InvalidInputError
         For other objects, and for solvers, engines, samplers and step sizes in single precision.
-
-    References
-    ----------
-    Claessen and Hughes, QuickCheck: a lightweight tool for random testing of Haskell programs, ICFP (2000),
-    https://doi.org/10.1145/351240.351266.
     """
     match part:
         case Manifold():
@@ -81,7 +76,7 @@ def checks_of(part: Any, seed: int = 0, dtype: Any = None) -> list[Check]:
             return check_cost(part, seed, dtype=dtype) + second
         case Instance():
             return _of_instance(part, seed, dtype)
-        case (Retraction() as retraction, Manifold() as manifold):
+        case (Retraction() | type() as retraction, Manifold() as manifold):
             return check_retraction(retraction, manifold, seed, dtype=dtype)
         case Proximable() if dtype is None:
             return check_proximable(part, rng=seed)

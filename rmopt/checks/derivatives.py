@@ -7,16 +7,14 @@ from typing import Any
 import numpy as np
 
 from rmopt import namespaces as ns
-from rmopt.checks.geometry import start_at, written
+from rmopt.checks.geometry import in_other_factors, start_at, turn, written
 from rmopt.checks.laws import Check, Law, along_several, hold, law, slope_check
 from rmopt.core.ambient import Array, applied, dense
 from rmopt.core.arguments import instance
 from rmopt.core.cost import AgentSum, BlockCost, FiniteSum
-from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import Manifold
 from rmopt.core.points import arrays_of, as_like, coarseness_of, in_precision
 from rmopt.core.problem import Problem, ambient_at
-from rmopt.core.tensors import TuckerPoint, multiplied
 from rmopt.costs import ConvexCost, Loss, ResidualSum
 from rmopt.errors import MissingCapabilityError
 from rmopt.manifolds import Elliptope, Grassmann, PSDFactors
@@ -403,34 +401,13 @@ def _preconditioner(at: _Cost) -> Any:
 
 def _other_form(manifold: Manifold, x: Any, rng: np.random.Generator) -> Any:
     """Return the same point in another basis or other factors, or None if it has only one form."""
-    if isinstance(x, LowRankPoint):
-        P, Q = (_turn(x.rank, rng, x.U) for _ in range(2))
-        return LowRankPoint(x.U @ P, ns.adjoint(P) @ x.S @ Q, x.V @ Q)
-    if isinstance(x, PSDPoint):
-        P = _turn(x.rank, rng, x.Q)
-        core = ns.adjoint(P) @ x.S @ P
-        return PSDPoint(x.Q @ P, 0.5 * (core + ns.adjoint(core)))
-    if isinstance(x, TuckerPoint):
-        turns = [_turn(k, rng, x.core) for k in x.ranks]
-        core = multiplied(x.core, [turn.T for turn in turns])
-        return TuckerPoint(core, tuple(U @ turn for U, turn in zip(x.factors, turns, strict=True)))
     if isinstance(manifold, Grassmann | Elliptope | PSDFactors):
-        return x @ _turn(x.shape[1], rng, x)
-    if manifold.knows("exp"):
+        return x @ turn(x.shape[1], rng, x)
+    if (form := in_other_factors(x, rng)) is None and manifold.knows("exp"):
         # There and back: a quotient ends in another form of the point, other manifolds in the same one.
         y = as_like(manifold.random_point(rng), x)
         return manifold.exp(y, manifold.log(y, x))
-    return None
-
-
-def _turn(k: int, rng: np.random.Generator, like: Array) -> Array:
-    """Return a random orthogonal or unitary matrix of the field of an array, or −1 for one real dimension."""
-    drawn = rng.standard_normal((k, k))
-    if ns.is_complex(like):
-        drawn = drawn + 1j * rng.standard_normal((k, k))
-    elif k == 1:
-        return -ns.eye(1, like)
-    return ns.matched(np.linalg.qr(drawn)[0], like)
+    return form
 
 
 def _probe(ambient: Any, x: Any, rng: np.random.Generator) -> Array:
@@ -446,10 +423,7 @@ def _probed(ambient: Any, probe: Array) -> np.ndarray:
 # Hessians: (problem, x, ξ, η, Hξ)
 
 
-@law(
-    HESSIAN,
-    "a curvature term with wrong sides; a cost that depends on the basis (see check_cost); or a constant",
-)
+@law(HESSIAN, "a curvature term with wrong sides; a cost that depends on the basis; or a constant")
 def _Hessian_symmetry(about: Any) -> float:
     """⟨Hξ, ξ + 2η⟩ = ⟨ξ, H(ξ + 2η)⟩, which only holds for a linear map."""
     problem, x, xi, eta, of_xi = about

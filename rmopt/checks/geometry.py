@@ -1,9 +1,9 @@
 """Laws of manifolds and retractions."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import deepcopy
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,16 @@ import numpy as np
 from rmopt import namespaces as ns
 from rmopt.checks.laws import ROUNDING, Check, Law, along_several, hold, law, slope_check
 from rmopt.core.ambient import Array, dense
-from rmopt.core.arguments import instance
+from rmopt.core.arguments import instance, shown
 from rmopt.core.cost import total
+from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.manifold import FixedRankManifold, Manifold
-from rmopt.core.points import arrays_of, coarseness_of, in_precision, rebuilt
+from rmopt.core.points import arrays_of, coarseness_of, in_precision, normal_like, rebuilt
 from rmopt.core.product import Parts
 from rmopt.core.retraction import Retraction
+from rmopt.core.tensors import TuckerPoint, multiplied
 from rmopt.errors import InvalidInputError
+from rmopt.linalg import symmetric
 
 # Logarithms and roots of matrices lose digits with the condition of the point.
 GEODESIC = 1e-9
@@ -64,7 +67,7 @@ def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: A
 
 
 def check_retraction(
-    retraction: Retraction | str, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
+    retraction: Any, manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None
 ) -> list[Check]:
     """Check the laws of a retraction, and measure its order as slopes.
 
@@ -77,8 +80,10 @@ def check_retraction(
 
     Parameters
     ----------
-    retraction : Retraction or str
-        Also a name from the manifold's `retractions`.
+    retraction : Retraction, str or callable
+        Also a name from the manifold's `retractions`. A class, or a function that makes one, is called twice. The
+        check of a Retraction does not see numbers drawn when it was made, and none sees those that differ
+        between processes alone, such as hashes of texts.
     manifold : Manifold
     rng, point, dtype : optional
         As in `check_gradient`.
@@ -95,13 +100,15 @@ def check_retraction(
     """
     rng = np.random.default_rng(rng)
     start = start_at(manifold, point, rng)
+    is_made = callable(retraction) and not isinstance(retraction, Retraction)
     # A name or None. A retraction of another manifold breaks its laws.
-    retraction = retraction if isinstance(retraction, Retraction) else manifold.fitting(retraction)
-    x, subject = in_precision(start, dtype), f"{retraction} on {manifold}"
+    moves = [retraction() if is_made else retraction for _ in range(2)]
+    moves = [one if isinstance(one, Retraction) else manifold.fitting(one) for one in moves]
+    x, subject = in_precision(start, dtype), f"{shown(moves[0])} on {manifold}"
     vectors = partial(manifold.random_tangent_vector, x, rng)
     xi = vectors()
-    slopes = along_several(partial(_slopes, retraction, manifold, x), vectors, xi)
-    return slopes + hold(RETRACTION, subject, _Curves(retraction, manifold, x, xi, rng), coarseness_of(x))
+    slopes = along_several(partial(_slopes, moves[0], manifold, x), vectors, xi)
+    return slopes + hold(RETRACTION, subject, _Curves(moves, manifold, x, xi, rng), coarseness_of(x))
 
 
 def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list[Check]:
@@ -128,7 +135,7 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list
         Law("rigidity", "R(x, tξ) − x − tξ", astray, 2.0, rigidity),
         Law(f"order {order}", "its tangential difference from the geodesic", low, 1.0 + order, bend),
     ]
-    scale, subject = float(np.linalg.norm(dense(start))), f"{retraction} on {manifold}"
+    scale, subject = float(np.linalg.norm(dense(start))), f"{shown(retraction)} on {manifold}"
     return [slope_check(one, subject, scale, coarseness_of(x)) for one in laws]
 
 
@@ -515,10 +522,8 @@ def _step_bound(at: _Tangents) -> Any:
 class _Curves:
     """Curves of a retraction from a point: along a random vector, and along one block if there are blocks."""
 
-    def __init__(
-        self, retraction: Retraction, manifold: Any, x: Any, xi: Any, rng: np.random.Generator
-    ) -> None:
-        self.retraction, self.manifold, self.x = retraction, manifold, x
+    def __init__(self, moves: list[Any], manifold: Any, x: Any, xi: Any, rng: np.random.Generator) -> None:
+        (self.retraction, self.again), self.manifold, self.x, self.rng = moves, manifold, x, rng
         self.directions = [xi]
         if hasattr(manifold, "block_of"):
             ambient = dense(manifold.embedding(x, manifold.random_tangent_vector(x, rng)))
@@ -528,50 +533,62 @@ class _Curves:
     def __call__(self, xi: Any, t: float) -> Any:
         return _end(self.retraction, self.manifold, self.x, xi, t)
 
-
-@law(RETRACTION, "random numbers in a call; draw them once, from a seed", 1e-10)
-def _repetition(at: _Curves) -> float:
-    """R(x, ξ, t) is the same in each call."""
-    return max(_apart(at.manifold, at(xi, t), at(xi, t)) for xi in at.directions for t in (0.01, 0.3))
-
-
-@law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
-def _zero_step(at: _Curves) -> float:
-    """R(x, 0) = x, and R(−x, 0) = −x if −x is a point."""
-    points = [at.x]
-    # Points may come from the same factorisation whose signs the retraction loses.
-    if isinstance(at.x, np.ndarray) and at.manifold.check_point(-at.x) is None:
-        points.append(-at.x)
-    ends = [_end(at.retraction, at.manifold, point, at.manifold.zero_vector(point)) for point in points]
-    still = _apart(at.manifold, at(at.directions[0], 0.0), at.x)
-    return max(still, *(_apart(at.manifold, *pair) for pair in zip(ends, points, strict=True)))
-
-
-@law(RETRACTION, "`t` is used twice, or not at all, or without its sign", 1e-10)
-def _scaling(at: _Curves) -> float:
-    """R(x, ξ, t) = R(x, tξ, 1), also for negative t."""
-    return max(_same(at.manifold, at(xi, t), at(t * xi, 1.0)) for xi in at.directions for t in (0.01, -0.01))
+    @cached_property
+    def ends(self) -> list[tuple[Any, float, Any]]:
+        """Vectors, steps up to the reach, and the ends. Without a reach steps may be refused as too long."""
+        ends = []
+        for xi in self.directions:
+            reach = 0.999 * self.retraction.reach(self.manifold, self.x, xi)
+            if not reach > 0.0:
+                raise ValueError(f"reach = {reach}")
+            # In single precision exponentials of long steps have no digits left.
+            bound = reach if coarseness_of(self.x) == 1.0 else min(reach, 1.0)
+            for t in (-0.01, 0.01, 0.3, 1.0, 10.0, reach):
+                with suppress(InvalidInputError) if reach == np.inf else nullcontext():
+                    ends += [(xi, t, self(xi, t))] if t <= bound and t < np.inf else []
+        return ends
 
 
 @law(RETRACTION, "no return to the manifold; `reach` of another curve; or numpy's arrays of double precision")
 def _staying(at: _Curves) -> Any:
     """R(x, ξ) lies on the manifold, up to `reach`, in the precision of x."""
-    for xi in at.directions:
-        reach = at.retraction.reach(at.manifold, at.x, xi)
-        if not reach > 0.0:
-            return f"reach = {reach}"
-        for t in (0.01, 0.3, 1.0, 0.999 * reach):
-            if t > 0.999 * reach or np.isinf(t):
-                continue
-            try:
-                end = at(xi, t)
-                reason = at.manifold.check_point(end) or _other_types(at.x, {"it": end})
-            except InvalidInputError as error:
-                # Without a reach it may refuse the step as too long.
-                reason = str(error) if np.isfinite(reach) else None
-            if reason:
-                return f"after a step of length {t} {reason}"
-    return 0.0
+    found = ((t, at.manifold.check_point(end) or _other_types(at.x, {"it": end})) for _, t, end in at.ends)
+    return next((f"after a step of length {t} {reason}" for t, reason in found if reason), 0.0)
+
+
+@law(RETRACTION, "random numbers in a call, in `__init__` or in its file; draw them from a fixed seed", 1e-10)
+def _repetition(at: _Curves) -> Any:
+    """R(x, ξ, t) is the same in each call, and for two objects of a class."""
+    again = partial(_end, at.again, at.manifold, at.x)
+    return np.max([_apart(at.manifold, end, again(xi, t)) for xi, t, end in at.ends])
+
+
+@law(RETRACTION, "signs, order or basis of factors, or a diagonal S; use U S, S Vᵀ, or polar factors", 1e-10)
+def _invariance(at: _Curves) -> Any:
+    """R(x, ξ) is the same for other factors of x and ξ."""
+    manifold, form = at.manifold, in_other_factors(at.x, at.rng)
+
+    def there(xi: Any, t: float) -> Any:
+        moved = manifold.projection(form, manifold.embedding(at.x, xi))
+        return _end(at.retraction, manifold, form, moved, t)
+
+    return form and np.max([_same(manifold, end, there(xi, t)) for xi, t, end in at.ends])
+
+
+@law(RETRACTION, "a factor, a sign, or another basis", 1e-10)
+def _zero_step(at: _Curves) -> float:
+    """R(x, 0) = x, and R(−x, 0) = −x if −x is a point."""
+    M, x, pairs = at.manifold, at.x, [(at(at.directions[0], 0.0), at.x)]
+    # Points may come from the same factorisation whose signs the retraction loses.
+    points = [x, -x] if isinstance(x, np.ndarray) and M.check_point(-x) is None else [x]
+    pairs += [(_end(at.retraction, M, point, M.zero_vector(point)), point) for point in points]
+    return max(_apart(M, *pair) for pair in pairs)
+
+
+@law(RETRACTION, "`t` is used twice, or not at all, or without its sign, or within bounds", 1e-10)
+def _scaling(at: _Curves) -> Any:
+    """R(x, ξ, t) = R(x, tξ, 1), also for negative and large t."""
+    return np.max([_same(at.manifold, end, at(t * xi, 1.0)) for xi, t, end in at.ends])
 
 
 @law(RETRACTION, "an operation in place, such as `point += …`", 0.0)
@@ -598,6 +615,27 @@ def _velocity(at: _Curves) -> float | None:
 def difference_step(coarseness: float) -> float:
     """Return the step of central differences that balances their error and rounding, at least 1e-4."""
     return max(1e-4, float(coarseness * np.finfo(float).eps) ** (1.0 / 3.0))
+
+
+def in_other_factors(x: Any, rng: np.random.Generator) -> Any:
+    """Return the same point with other factors, or None if it has none."""
+    if isinstance(x, LowRankPoint):
+        P, Q = (turn(x.rank, rng, x.U) for _ in range(2))
+        return LowRankPoint(x.U @ P, ns.adjoint(P) @ x.S @ Q, x.V @ Q)
+    if isinstance(x, PSDPoint):
+        P = turn(x.rank, rng, x.Q)
+        return PSDPoint(x.Q @ P, symmetric(ns.adjoint(P) @ x.S @ P))
+    if isinstance(x, TuckerPoint):
+        turns = [turn(k, rng, x.core) for k in x.ranks]
+        core = multiplied(x.core, [turn.T for turn in turns])
+        return TuckerPoint(core, tuple(U @ turn for U, turn in zip(x.factors, turns, strict=True)))
+    return None
+
+
+def turn(k: int, rng: np.random.Generator, like: Array) -> Any:
+    """Return a random orthogonal or unitary matrix of the field of an array, or −1 for one real dimension."""
+    # The Q of one real number is 1.
+    return (1.0 - 2.0 * (k == 1)) * ns.namespace(like).linalg.qr(normal_like(ns.eye(k, like), rng))[0]
 
 
 def _reals(array: Array) -> Array:

@@ -115,6 +115,13 @@ def by_qr(manifold: Any, point: Array, tangent: Array, t: float) -> Array:
     return Q * np.where(np.diag(R) < 0.0, -1.0, 1.0)
 
 
+def by_two_qr(manifold: Any, point: Any, tangent: Any, t: float) -> LowRankPoint:
+    """Move factors and core apart, as Meyer et al. (2011) do: the Q of a QR depends on the basis."""
+    inverse = np.linalg.inv(point.S)
+    U = by_qr(manifold, point.U, tangent.Up @ inverse, t)
+    return LowRankPoint(U, point.S + t * tangent.M, by_qr(manifold, point.V, tangent.Vp @ inverse.T, t))
+
+
 def of(base: type, *arguments: Any, **members: Any) -> Any:
     """Return an instance of a subclass with these members in the place of the right ones."""
     return type(base.__name__, (base,), members)(*arguments)
@@ -284,6 +291,11 @@ def cone(**members: Any) -> list[Check]:
 
 def moved_by(order: int, call: Callable[..., Any], base: Any = Retraction, **members: Any) -> list[Check]:
     return check_retraction(retraction(order, call, base, **members), Frames())
+
+
+def drawn_when_made() -> Retraction:
+    number = random.random()
+    return retraction(1, lambda m, x, v, t: by_qr(m, x, v + t * number * m.projection(x, x[::-1]), t))
 
 
 def along_the_cone(base: type[Retraction], **members: Any) -> list[Check]:
@@ -495,11 +507,16 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     wrong("step bound", cone, safe_step=scaled(PositiveDefinite, "safe_step", 2.0)),
     # Retractions
     wrong("repetition", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, t + 1e-6 * t * random.random())),
+    wrong("repetition", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, t + 1e-3 * (t > 2.0) * random.random())),
+    wrong("repetition", lambda: check_retraction(drawn_when_made, Frames())),
+    wrong("invariance", lambda: check_retraction(retraction(1, by_two_qr), FixedRankEmbedded(6, 5, 2))),
     wrong("zero step", moved_by, 1, lambda m, x, v, t: np.linalg.qr(x + t * v)[0]),
     wrong("rigidity", moved_by, 1, lambda m, x, v, t: by_qr(m, x, 1.1 * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, t * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, abs(t))),
+    wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, min(t, 1.0))),
     wrong("staying", moved_by, 1, lambda m, x, v, t: x + t * v),
+    wrong("staying", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, t) * (1.0 + 1e-3 * (t > 2.0))),
     wrong("staying", along_the_cone, Additive, reach=scaled(Additive, "reach", 3.0)),
     wrong("order 2", moved_by, 2, by_qr),
     wrong("purity", moved_by, 1, in_place),

@@ -215,7 +215,7 @@ def test_right_solvers(check: Any) -> None:
 
 ENGINE = ReferenceEngine(FLAT.manifold, as_sum(FLAT.cost), FLAT.manifold.default_retraction)
 PARTS = [
-    FixedRankEmbedded(6, 5, 2), FLAT, PLANE, (QR(), Grassmann(6, 2)), Uniform(20), Constant(0.1), (ENGINE, FLAT),
+    FixedRankEmbedded(6, 5, 2), FLAT, PLANE, (QR, Grassmann(6, 2)), Uniform(20), Constant(0.1), (ENGINE, FLAT),
 ]  # fmt: skip
 
 

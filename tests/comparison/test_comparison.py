@@ -164,6 +164,8 @@ def test_parameters_are_chosen_never_once_or_for_each_seed(
     assert experiment.asked == seeds
     assert [row["values"] for row in outcome.rows] == [values, [0.0] * 3]
     assert outcome.parameters["used"]["Ridge"] == [{"alpha": value} for value in values]
+    each = " or ".join(dict.fromkeys(f"{value:g}" for value in values))
+    assert outcome.notes == [f"Parameters: Ridge: alpha = {each}."]
 
 
 @pytest.mark.parametrize(
