@@ -23,16 +23,15 @@ from sklearn.preprocessing import Normalizer, StandardScaler
 
 from problems.comparison import Difference, averaged, crossed, listed
 from problems.data import Bundle, ClassBundle, MultilabelBundle, Ratings, read_texts
-from problems.data.bundles import scaling
-from problems.evaluation import cosine_scores, evaluate_retrieval
+from problems.data.bundles import holds_counts, scaling
+from problems.evaluation import evaluate_retrieval
 from problems.methods import Cell, Method, Settings
 from problems.metric.experiment import METHODS as MEASURES
 from problems.options import loaded
 from problems.ranking import LoretaLabelRanker
 from problems.ranking import experiment as ranking
 from problems.serving import SimilarityIndex
-from problems.serving.index import WORDS as SHARE
-from problems.serving.index import blended
+from problems.serving.texts import SIMILAR, TextSearch, blended, bm25, finds, scores_of_words
 from problems.similarity import ContrastiveSimilarity, LoretaSimilarity
 from problems.similarity import experiment as similarity
 from problems.subspace import BayesianCompletion, BiasedALS, EntryKFold, entries
@@ -91,23 +90,26 @@ class WordsAlone(DummyClassifier):
 
 
 def retrieval(model: Any, X: Any, y: Any) -> float:
-    """Return the mean average precision of rows as queries for their class, ranked as a search does."""
-    rows = model[:-1].transform(X)
-    learned, words = (
-        similarity.scores_of(model[-1], rows),
-        cosine_scores(TfidfTransformer().fit_transform(rows)),
-    )
-    return evaluate_retrieval(lambda part: blended(learned(part), words(part)), y, ks=()).map
+    """Return the mean average precision of rows as queries for their class, ranked as texts similar to one are."""
+    learned = similarity.scores_of(model[-1], model[:-1].transform(X))
+    if not holds_counts(X):
+        return evaluate_retrieval(learned, y, ks=()).map
+    counts, words = csr_array(X), bm25(X).T.tocsr()
+
+    def scores(rows: Any) -> Any:
+        return blended(learned(rows), scores_of_words(counts[rows], words), SIMILAR)
+
+    return evaluate_retrieval(scores, y, ks=()).map
 
 
 _ROWS = Method("LoretaLabelRanker", LoretaLabelRanker(), crossed(rank=(20, 50, 100)))
 _STEPS = Method("LoretaSimilarity", LoretaSimilarity(), crossed(rank=(20, 50), step_size=(1.0, 3.0, 10.0)))
 _BATCHES = crossed(rank=(30, 100), temperature=(0.2, 0.3, 0.5))
 _COSINES = Method("ContrastiveSimilarity", ContrastiveSimilarity(), _BATCHES)
-# For rows with several labels, for words, and for features.
+# For rows with several labels, for sparse features, for texts, and for features.
 RANKERS: Any = *map(ranking.METHODS.get, ("ridge", "svm", "low-rank-logistic")), _ROWS
-_WORDS = Method("words alone", WordsAlone())
-TEXTS: Any = _WORDS, *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
+SPARSE: Any = *map(similarity.METHODS.get, ("svm", "logistic")), _STEPS, _COSINES
+TEXTS: Any = Method("words alone", WordsAlone()), *SPARSE
 METRICS: Any = tuple(map(MEASURES.get, ("euclidean", "lda", "comet-default", "comet-distance", "lego")))
 
 
@@ -120,7 +122,7 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
     # In int8 scikit-learn's LabelBinarizer would confuse the labels from the 128th on.
     y = bundle.Y.toarray().astype(int) if several else bundle.y
     y, splitter = y if names is None else np.array(names)[y], KFold if several else StratifiedKFold
-    kinds = RANKERS if several else TEXTS if issparse(X) else METRICS
+    kinds = RANKERS if several else METRICS if not issparse(X) else TEXTS if holds_counts(X) else SPARSE
     scoring: Any = ranking.Ranking.score if several else retrieval if issparse(X) else "accuracy"
     behind = [("neighbours", KNeighborsClassifier())] * (kinds is METRICS)
     # Measurements may already have similar sizes.
@@ -144,9 +146,11 @@ def samples(bundle: Any, run: Run, file: str) -> tuple[Any, ...]:
             if scoring is retrieval:
                 rows = model[1:].transform(X).astype(np.float32)
                 about = {"names": places, "texts": texts, "vectorizer": model[:-1], "labels": labels}
-                SimilarityIndex(model[-1], rows, **about).save(run.out)
-                how = f"by words ({SHARE:.0%} of a score) and by this model, as mAP is measured here"
-                return f"rmopt serve {shlex.quote(str(run.out))} searches these texts {how}."
+                index = SimilarityIndex(model[-1], rows, **about)
+                index.save(run.out)
+                found, tries = finds(TextSearch(index), Random(run.seed))
+                how = f"there, the first ten words of a text found it {found} times of {tries} among ten results"
+                return f"rmopt serve {shlex.quote(str(run.out))} searches these texts; {how}."
         write_atomically(run.path("model.joblib"), partial(joblib.dump, model))
         return "joblib.load reads model.joblib, the whole pipeline; load files that you trust."
 

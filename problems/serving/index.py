@@ -19,8 +19,6 @@ from rmopt.files import reading, write_atomically
 
 # The number of queries processed together, and of items with scores in memory.
 QUERIES, ITEMS = 64, 8192
-# The share of words in a search: classes stay together, and a sentence finds its own text.
-WORDS = 0.75
 FILE = "index.joblib"
 
 
@@ -82,13 +80,6 @@ def top_k(queries: Any, items: Array, k: int = 10) -> tuple[Array, Array]:
             f"query {query} has fewer than {k} items with a finite score; look for NaN and infinity in the items."
         )
     return best, found
-
-
-def blended(learned: Array, words: Array) -> Array:
-    """Return a quarter of each query's learned scores over their largest, and three quarters of its cosines."""
-    largest = np.abs(learned).max(axis=1, keepdims=True)
-    blend: Array = (1.0 - WORDS) * learned / np.where(largest > 0.0, largest, 1.0) + WORDS * words
-    return blend
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from problems.serving.web import Found, Searcher, whole_number
+from problems.serving.searcher import Found, Searcher, whole_number
 from problems.subspace.bayesian import BayesianCompletion
 from problems.subspace.completer import CompletionModel
 from rmopt.core.arguments import instance
