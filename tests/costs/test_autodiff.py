@@ -484,9 +484,11 @@ def test_torch_data_in_another_precision_are_named() -> None:
     data, manifold = torch.ones((3, 3)), Stiefel(3, 2)
     problem = Problem(manifold, rmopt.torch_cost(lambda x: torch.sum((data @ x) ** 2 * x)))
     assert check_gradient(problem, point=manifold.random_point(0, like=data))
-    with pytest.raises(RuntimeError) as said:
-        check_gradient(problem)
-    assert said.value.__notes__[0].startswith("Points are float64; make data so")
+    rotated = rmopt.torch_cost(lambda x: torch.abs(data.to(torch.complex128) @ x).sum())
+    for cost, remedy in ((problem.cost, "make data so, or give initial_point="), (rotated, "for complex")):
+        with pytest.raises(RuntimeError) as said:
+            cost.value(np.eye(3))
+        assert said.value.__notes__[0].startswith(f"Points are float64; {remedy}")
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
