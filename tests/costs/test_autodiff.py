@@ -31,6 +31,7 @@ from rmopt.manifolds import (
     Grassmann,
     Power,
     Product,
+    PSDFactors,
     PSDFixedRank,
     Sphere,
     Stiefel,
@@ -197,10 +198,9 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
     def of_a_point(X: np.ndarray) -> float:
         return anp.sum(X)
 
-    with pytest.raises(
-        InvalidInputError, match=r"of_factors .* of type ndarray; write a function of the point"
-    ):
-        Problem(Euclidean(3, 3), of_factors)
+    for manifold, wanted in ((Euclidean(3, 3), "of the point"), (PSDFactors(3, 3), "give OnFactors")):
+        with pytest.raises(InvalidInputError, match=f"of_factors .* of type .* {wanted}"):
+            Problem(manifold, of_factors)
     with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
         Problem(MANIFOLD, of_a_point)
     with pytest.raises(InvalidInputError, match="one argument for each of the 2 parts"):

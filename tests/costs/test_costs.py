@@ -134,10 +134,8 @@ def test_sums_of_costs_are_copied_and_pickled_whole() -> None:
 def test_functions_of_factors_and_sums_from_the_left() -> None:
     cost = rmopt.autograd_cost(lambda Y: anp.sum((Y @ Y.T - np.eye(4)) ** 2))
     assert TrustRegions().run(Problem(PSDFactors(4, 4), cost), random_state=0).converged
-    wrong = {"write": OnFactors(cost), "Y, or give OnFactors": rmopt.autograd_cost(lambda A, B: 0.0)}
-    for remedy in wrong:
-        with pytest.raises(InvalidInputError, match=f"{remedy} a function of A and B"):
-            Problem(PSDFactors(4, 4), wrong[remedy])
+    with pytest.raises(InvalidInputError, match="write a function of A and B"):
+        Problem(PSDFactors(4, 4), OnFactors(cost))
     x = np.ones((4, 4))
     assert sum([cost, cost]).value(x) == 2.0 * cost.value(x)
 
