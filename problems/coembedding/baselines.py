@@ -18,11 +18,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.thresholds import LabelTables
+from problems.thresholds import LabelTables, estimator_with
 from problems.validation import Estimator, passed_on, table_of_labels
-from rmopt.core import InvalidInputError
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import check_parameters, shown
+from rmopt.core.arguments import bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -57,14 +56,6 @@ class Guarded(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _classifier(name: str, value: Any) -> Any:
-    """Return a classifier, and refuse a class."""
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "predict")):
-        wanted = "an estimator with fit and predict, such as LogisticRegression()"
-        raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
-    return value
 
 
 @dataclass(eq=False, repr=False)
@@ -107,7 +98,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, _classifier]
+    estimator: Annotated[Any, bounded(estimator_with, "predict", "LogisticRegression")]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:
