@@ -208,7 +208,7 @@ def test_words_find_their_text_and_a_model_similar_ones(index: SimilarityIndex) 
     assert [one["label"] for one in like] == [index.labels[4]] * 19
     twins = (
         TextSearch(replace(index, texts=[*index.texts[:38], "a plum", "a plum"]))
-        .find({"q": "plum"}, 1)
+        .find({"q": "a plum"}, 1)
         .results
     )
     assert [one["why"] for one in twins] == [[{"term": index.names[39]}]]
