@@ -17,6 +17,7 @@ from problems.rows import check_learned, finite, in_range
 from problems.validation import (
     Estimator,
     admit,
+    array_of,
     column_of_names,
     count,
     kept_count,
@@ -124,7 +125,7 @@ class LinkPredictor(CertifiedEmbedder):
     def decision_function(self, X: Any, pairs: Any) -> Array:
         """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,), positive for a link."""
         Z = self._embedded(X)
-        x, y = index_rows("pairs of rows of X", pairs, (len(Z), len(Z))).T
+        x, y = index_rows("pairs of rows of X", array_of("pairs", pairs), (len(Z), len(Z))).T
         with np.errstate(all="ignore"):
             thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
             return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))
