@@ -341,9 +341,7 @@ class TagRanking(PairwiseDistance):
         # Sorted by user, item and tag, so that those of a post are contiguous.
         self.tags = np.ascontiguousarray(triples[:, 2])
         if sizes.min() == self.counts[2]:
-            raise InvalidInputError(
-                "every post has every tag, so there is nothing to rank; give some more tags."
-            )
+            raise InvalidInputError("every post has every tag, so there is nothing to rank; give more tags.")
         n_users, n_items, n_tags = self.counts
         self._posts, n = (self.posts, n_users, self.starts, self.tags), n_users + n_items
         super().__init__(sp.eye_array(n + n_tags, format="csr"), Grid(range(n), range(n, n + n_tags)))

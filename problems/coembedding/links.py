@@ -110,9 +110,7 @@ class LinkPredictor(CertifiedEmbedder):
         upper = sp.triu(table > 0, 1).tocoo()
         there, possible = np.unique(upper.row.astype(np.int64) * n + upper.col), n * (n - 1) // 2
         if not 0 < len(there) < possible:
-            raise InvalidInputError(
-                "links must have some pairs with a link and some without; a graph has both."
-            )
+            raise InvalidInputError("links must have some pairs with a link, some without; a graph has both.")
         rng = np.random.default_rng(seed_of(self.random_state))
         wanted = min(NEGATIVES * len(there), possible - len(there))
         others = np.empty(0, dtype=np.int64)
