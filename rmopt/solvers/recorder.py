@@ -125,7 +125,10 @@ class Recorder:
 
 
 class ProgressBar:
-    """A rich progress bar on standard error: steps and remaining time; None for an unknown last step."""
+    """A rich progress bar on standard error: steps, and the remaining time, at the end the elapsed one.
+
+    The last step may be None, for unknown.
+    """
 
     def __init__(self, description: str, step: int, n_steps: int | None) -> None:
         from rich.console import Console
@@ -136,7 +139,7 @@ class ProgressBar:
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
             TextColumn("{task.description}", table_column=rest), BarColumn(bar_width=12), MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )  # fmt: skip
         self.description = description
         # The bar, the longest count and time, and three spaces.
@@ -157,5 +160,7 @@ class ProgressBar:
         self._progress.update(self._task, completed=step)
 
     def end(self) -> None:
-        """Stop updating the bar."""
+        """Stop updating the bar, with the time that the run took instead of the remaining one."""
+        task = self._progress.tasks[self._task]
+        task.finished_time = task.elapsed
         self._progress.stop()

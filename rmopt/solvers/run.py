@@ -120,7 +120,7 @@ class Solver(Value, Explained, ABC):
     elsewhere: ClassVar[dict[str, str]] = {
         "verbose": "give verbose= to run",
         "callback": "give callback= to run",
-        "x0": "the start is initial_point=",
+        **dict.fromkeys(("x0", "point"), "the start is initial_point="),
         **dict.fromkeys(("max_iter", "max_iterations", "maxiter"), "give run stop=MaxSteps(…)"),
         "tol": "give run stop=GradientNorm(…)",
         "seed": "give random_state= to run",
