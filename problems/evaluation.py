@@ -142,7 +142,7 @@ def evaluate_retrieval(
 
     def measure(part: slice) -> None:
         block = rows[part]
-        scores = np.array(score_block(block))
+        scores = np.array(score_block(block), order="C")
         if scores.shape != (shape := (len(block), len(group))):
             raise InvalidInputError(f"score_block must give scores of shape {shape}, got {scores.shape}.")
         scores = scores if scores.dtype == np.float32 else scores.astype(float)

@@ -18,6 +18,7 @@ sampling, and at the mean of alternating least squares. Rows are regressed in th
 import numpy as np
 
 from rmopt.kernels import njit
+from rmopt.kernels.vectors import copy
 
 # Sums may be reordered into vector instructions, without assumptions on NaN and infinity.
 VECTOR = {"reassoc", "contract", "nsz"}
@@ -133,7 +134,7 @@ def solve_piece(known, U, gram, lam, weight, first, last, inner, G):
         if not _factorise(A):
             return total, j
         _solve(A, w)
-        W[j] = w
+        copy(w, W[j])
         _combined(B, w, count, z)
         square, shrink = 0.0, 0.0
         for t in range(count):
@@ -148,8 +149,8 @@ def solve_piece(known, U, gram, lam, weight, first, last, inner, G):
                     length += w[a] * gram[a, b] * w[b]
             total += lam * (length - shrink * (weight != 1.0))
         if keep:
-            factors[j] = A
-            residuals[begin:end] = z[:count]
+            copy(A.ravel(), factors[j].ravel())
+            copy(z[:count], residuals[begin:end])
         for t in range(count):
             i = rows[begin + t]
             for a in range(r):
@@ -237,10 +238,10 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
     d = features.shape[1]
     longest = _longest(indptr, first, last)
     Z, gaps, fits = np.empty((d, longest)), np.empty(longest), np.empty(longest)
-    A, mean, x = np.empty((d, d)), np.empty(d), np.empty(d)
+    A = np.empty((d, d))
     Z[0] = 1.0
     for j in range(first, last):
-        begin, count = indptr[j], indptr[j + 1] - indptr[j]
+        begin, count, x, mean = indptr[j], indptr[j + 1] - indptr[j], drawn[j], means[j]
         for t in range(count):
             i = rows[begin + t]
             gaps[t] = values[begin + t] - features[i, 0]
@@ -256,17 +257,17 @@ def regress_piece(known, features, prior, noise, first, last, drawn, means, squa
             return j
         _solve(A, mean)
         # Lᵀ (x − mean) are the random numbers, so that x − mean has the covariance A⁻¹.
-        x[:] = noise[j]
+        copy(noise[j], x)
         _solve_back(A, x)
         for a in range(d):
             x[a] += mean[a]
             for t in range(count):
                 gaps[t] -= x[a] * Z[a, t]
             if a == 0:
-                fits[:count] = gaps[:count]
+                copy(gaps[:count], fits[:count])
         for t in range(count):
             fits[t] -= gaps[t]
-        drawn[j], means[j], squares[j, 0] = x, mean, _dot(gaps, gaps, count)
+        squares[j, 0] = _dot(gaps, gaps, count)
         squares[j, 1], squares[j, 2] = _dot(gaps, fits, count), _dot(fits, fits, count)
     return -1
 
@@ -327,8 +328,7 @@ def weigh_piece(known, features, gram, scales, steps, first, last, found, costs)
         enough = SETTLED * _inner(gap, gap)
         _weighed(gram, scales[j], Z, w, x, scores, turned)
         for a in range(d):
-            gap[a] -= turned[a]
-        along[:] = gap
+            along[a] = gap[a] = gap[a] - turned[a]
         square = _inner(gap, gap)
         for _ in range(steps):
             if not square > enough:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from problems.validation import checked_later
 from rmopt.core import AgentSum, InvalidInputError, Parts, Problem
 from rmopt.core.ambient import Array, dense
 from rmopt.core.arguments import CheckedValue, bounded, instance, integer, number, numbers, one_of
@@ -27,6 +26,8 @@ from rmopt.solvers import (
 from rmopt.solvers.threads import one_blas_thread
 
 VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
+# What may be a graph of agents; the number of agents is known later.
+GRAPH = (str, Graph, list, tuple, np.ndarray)
 # The default weight of the agreement relative to the agents' curvatures.
 AGREEMENT = 0.1
 POWER_STEPS = 12
@@ -75,7 +76,7 @@ class GossipPlan(CheckedValue):
 
     rho: Annotated[float | str, _rho] = "auto"
     variant: Annotated[str, bounded(one_of, VARIANTS)] = "stochastic"
-    graph: Annotated[Any, checked_later] = "path"
+    graph: Annotated[Any, bounded(instance, GRAPH, "a name, a Graph or a list of pairs of agents")] = "path"
     step_size: Annotated[float, bounded(number, above=0)] = 1.0
     decay: Annotated[float, bounded(number, least=0)] = 1.0
     n_epochs: Annotated[float, bounded(number, least=0, most=1e9)] = 200.0

@@ -28,7 +28,7 @@ from rmopt.kernels.matrices import (
     write,
 )
 from rmopt.kernels.steps import add_row, gather_row
-from rmopt.kernels.vectors import dot, product, transposed_product
+from rmopt.kernels.vectors import copy, dot, product, transposed_product
 
 # If a smaller share of a row's square is outside the span, that part is computed entry by entry; below the second
 # share it is rounding.
@@ -153,8 +153,7 @@ def _make_room(side, rows):
         write(matrix, turned)
     h = turn.shape[1]
     Q = times(columns(side.Z, 0, live), times(columns(side.K[:live], 0, live), turn))
-    side.Z[:] = 0.0
-    side.K[:] = 0.0
+    side.Z[:], side.K[:] = 0.0, 0.0
     # Orthonormal up to rounding again (Newton and Schulz).
     write(side.Z, times(Q, combined(1.5, identity(h), -0.5, cross(Q, Q))))
     write(side.K, identity(h))
@@ -194,7 +193,7 @@ def _lodge(side, rows, plus, minus, out):
         out *= 1.0 if square > 0.0 else 0.0
         if not rest > ROUNDING * square > 0.0:
             return
-        column[:] = outside[:, 0] / np.sqrt(rest)
+        copy(outside[:, 0] / np.sqrt(rest), column)
         side.K[live, live] = 1.0
     out[live] = np.sqrt(rest)
     side.live[0] += 1

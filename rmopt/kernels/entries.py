@@ -8,6 +8,7 @@ flat array, that of axis k from `starts[k]` on.
 import numpy as np
 
 from rmopt.kernels import njit
+from rmopt.kernels.vectors import copy
 
 
 @njit(cache=True, nogil=True)
@@ -50,7 +51,7 @@ def scores(core, factors, starts, ranks, entries, out):
     d = len(ranks)
     sizes, places = _levels(ranks)
     level = np.zeros(places[d + 1])
-    level[: sizes[0]] = core
+    copy(core, level[: sizes[0]])
     for i in range(len(entries)):
         for k in range(_shared(entries, i), d):
             at = starts[k] + entries[i, k] * ranks[k]
@@ -64,7 +65,7 @@ def slopes(core, factors, starts, ranks, entries, weights, by_core, by_factors):
     d = len(ranks)
     sizes, places = _levels(ranks)
     level, back = np.zeros(places[d + 1]), np.zeros(places[d + 1])
-    level[: sizes[0]] = core
+    copy(core, level[: sizes[0]])
     for i in range(len(entries) + 1):
         shared = _shared(entries, i)
         # Results of the previous entry return to the first level that differs.

@@ -199,10 +199,10 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         loss_square = 0.25 * dot(g, g)
         for j in range(d):
             g[j] = 0.5 * g[j] - weights.alpha * w_barrier[j] + weights.beta * W[k, j]
+            u[j] = -g[j]
         length = sqrt(dot(g, g))
         if not isfinite(length):
             return step, NOT_FINITE
-        u[:] = -g
         u[k] = 0.0
         pending.apply(metric.cone, u, Vu)
         # Row k of W times V ū is entry k of ū, which is 0.
@@ -256,7 +256,7 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
         if shrink == 1.0:
             for at in range(m):
                 metric.scores[moved[at]] = z[at] + eta * b[at] + e * e_weight[at]
-            W[k] += eta * u
+            vectors.copy(W[k] + eta * u, W[k])
         else:
             for j in range(d):
                 shrunk = shrink * (W[k, j] + eta * u[j])
@@ -268,6 +268,6 @@ def run(metric, samples, weights, retraction, search, blocks, wanted, position, 
                 corner_change = (2.0 * eta * u[k] + e) * _at_corner(x, q, p, n, weights.own)
                 metric.scores[t] += _along(x, r, q, p, n, weights.own) + corner_change
         W[k, k] = corner
-        W[:, k] = W[k]
+        vectors.copy(W[k], W[:, k])
         metric.counts[0] += 1
     return blocks.shape[0], FINISHED

@@ -7,7 +7,7 @@ the loop, so that the first step would wait for minutes.
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import dot, invert
+from rmopt.kernels.vectors import copy, dot, invert
 
 
 @njit(cache=True, nogil=True)
@@ -60,8 +60,7 @@ def columns(A, first, stop):
 def write(A, B):
     """Set the first rows and columns of A to B."""
     for i in range(B.shape[0]):
-        for j in range(B.shape[1]):
-            A[i, j] = B[i, j]
+        copy(B[i], A[i, : B.shape[1]])
 
 
 @njit(cache=True, nogil=True)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import before_compiling, njit
-from rmopt.kernels.matrices import cross
-from rmopt.kernels.vectors import invert
+from rmopt.kernels.matrices import cross, write
+from rmopt.kernels.vectors import copy, invert
 
 # Rows whose sums are kept at a time; how often a worker looks for the others before it sleeps; what is added to the
 # number of those that have come where one of them failed; a step at which nobody meets.
@@ -119,9 +119,9 @@ def mean_of_rows(meeting, number, first, end, gram):
             own = matrix_at(meeting.matrices[number, 1 + worker], rows, width)
             for r in range(count):
                 if moved[r] > 0.0:
-                    own[begin + r] = last[begin + r]
+                    copy(last[begin + r], own[begin + r])
     if meeting.rank > 0:
-        gram[:] = cross(last[first:end], last[first:end])
+        write(gram, cross(last[first:end], last[first:end]))
 
 
 @njit(cache=True, nogil=True)
@@ -145,7 +145,7 @@ def go_on(meeting, C, C_inverse, inverses, counters):
 def _inverted(matrix, k, inverse):
     """Set the first k rows and columns to the inverse of those of a matrix, or return False if it has none."""
     table = np.empty((k, 2 * k))
-    table[:, :k] = matrix[:k, :k]
+    write(table, matrix[:k, :k])
     fine = invert(table, 0.0)
-    inverse[:k, :k] = table[:, k:]
+    write(inverse, table[:, k:])
     return fine

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rmopt.kernels import njit
-from rmopt.kernels.vectors import dot, gather, symmetric_product
+from rmopt.kernels.vectors import copy, dot, gather, symmetric_product
 
 # The largest number of pending vectors, and of rows of the base that change together.
 PENDING = 32
@@ -35,7 +35,8 @@ def of(base: np.ndarray) -> Changing:
 def column(matrix, k, out):
     """Set out = V e_k."""
     # The same half of the base as in `apply`, since rounding makes the halves differ.
-    out[:k], out[k:] = matrix.base[k, :k], matrix.base[k:, k]
+    copy(matrix.base[k, :k], out[:k])
+    copy(matrix.base[k:, k], out[k:])
     for j in range(matrix.waiting[0]):
         weight = matrix.weights[j] * matrix.vectors[j, k]
         for i in range(out.shape[0]):
@@ -69,7 +70,8 @@ def push(matrix, weight, vector):
     if matrix.waiting[0] == matrix.weights.shape[0]:
         settle(matrix)
     place = matrix.waiting[0]
-    matrix.weights[place], matrix.vectors[place], matrix.waiting[0] = weight, vector, place + 1
+    copy(vector, matrix.vectors[place])
+    matrix.weights[place], matrix.waiting[0] = weight, place + 1
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})
@@ -85,5 +87,6 @@ def settle(matrix):
         for i in range(first, last):
             for j in range(count):
                 left[i - first, j] = matrix.weights[j] * matrix.vectors[j, i]
-        matrix.base[first:last] += np.dot(left, right)
+        rows = matrix.base[first:last]
+        rows += np.dot(left, right)
     matrix.waiting[0] = 0

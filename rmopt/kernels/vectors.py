@@ -39,10 +39,16 @@ def _define() -> None:
 
 
 @njit(cache=True, nogil=True)
+def copy(x, out):
+    """Set out = x. With an assignment of slices numba compiles its error messages too, for a second or two."""
+    for c in range(out.shape[0]):
+        out[c] = x[c]
+
+
+@njit(cache=True, nogil=True)
 def transposed_product(M, x, out):
     """Set out = Mᵀ x (for symmetric M: M x)."""
-    for c in range(out.shape[0]):
-        out[c] = 0.0
+    out[:] = 0.0
     add_rows(M, None, x, 0, M.shape[0], 1.0, out)
 
 
@@ -122,8 +128,7 @@ def trace(M):
 @njit(cache=True, nogil=True)
 def gather(A, indices, values, start, stop, out):
     """Set out = Aᵀ p for the sparse vector p stored in [start, stop)."""
-    for c in range(out.shape[0]):
-        out[c] = 0.0
+    out[:] = 0.0
     add_rows(A, indices, values, start, stop, 1.0, out)
 
 

@@ -156,21 +156,9 @@ def stacks(rng: np.random.Generator) -> dict[str, tuple[Any, ...]]:
     subspaces, directions = Power(Grassmann(8, 2), 500), Power(Sphere(3), 1000)
     peer = pymanopt.manifolds.Grassmann(8, 2, k=500)
     return {
-        "Grassmann": (
-            subspaces,
-            Turned(A, (0, 1, 2)),
-            peer,
-            Turned(A, (0, 1, 2)),
-            subspaces.random_point(rng),
-        ),
-        "Sphere": (
-            directions,
-            Turned(B, (0, 1)),
-            Oblique(3, 1000),
-            Turned(B, (1, 0)),
-            directions.random_point(rng),
-        ),
-    }
+        "Grassmann": (subspaces, Turned(A, (0, 1, 2)), peer, Turned(A, (0, 1, 2)), subspaces.random_point(rng)),
+        "Sphere": (directions, Turned(B, (0, 1)), Oblique(3, 1000), Turned(B, (1, 0)), directions.random_point(rng)),
+    }  # fmt: skip
 
 
 @one_blas_thread()

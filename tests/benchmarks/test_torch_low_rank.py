@@ -60,12 +60,8 @@ class Attention(nn.Module):
         super().__init__()
         d, self.heads = setting.width, setting.heads
         self.first, self.second = nn.LayerNorm(d), nn.LayerNorm(d)
-        self.qkv, self.out, self.up, self.down = (
-            layer(d, 3 * d),
-            layer(d, d),
-            layer(d, 4 * d),
-            layer(4 * d, d),
-        )
+        self.qkv, self.out = layer(d, 3 * d), layer(d, d)
+        self.up, self.down = layer(d, 4 * d), layer(4 * d, d)
 
     def forward(self, x: Any) -> Any:
         b, t, d = x.shape

@@ -39,7 +39,7 @@ def commands(folder: Path) -> list[dict[str, Any]]:
         ("rmopt list", ["-m", "rmopt.cli", "list"]),
         (
             "rmopt run similarity",
-            [*["-m", "rmopt.cli", "run", "similarity"], *FIRST, "--out", str(folder / "run")],
+            ["-m", "rmopt.cli", "run", "similarity", *FIRST, "--out", str(folder / "run")],
         ),
     ):
         command = [sys.executable, *arguments]
