@@ -23,7 +23,7 @@ ROOMS = {
     "rmopt/checks, testing, interop": 1_636,
     "rmopt/cli": 415,
     "rmopt/torch": 500,
-    "rmopt": 17_676,
+    "rmopt": 17_690,
     "problems/" + ", ".join(FAMILIES): 5_735,
     "problems/data": 1_717,
     "problems": 9_872,

@@ -21,6 +21,8 @@ from rmopt.errors import InvalidInputError
 
 # More than an array could hold: only a message about a larger value names it.
 LARGEST = 2**62
+# How similar a name is to the one that was probably meant.
+CLOSE = 0.7
 POSITIVE = {"a number above 0": "a positive number", "an integer of at least 1": "a positive integer"}
 
 Check = Callable[..., Any]
@@ -224,8 +226,12 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
                 # A class passes the shared arguments to its base.
                 taken = [*signature.parameters][1 if getattr(kind, name) is call else 1 + len(given) :]
                 cure = next((self.elsewhere[word] for word in named if word in self.elsewhere), None)
-                if name != "__init__" and (own := [word for word in named if hasattr(self, word)]):
+                near = [one for word in named for one in difflib.get_close_matches(word, taken, 1, CLOSE)]
+                own = [word for word in named if word in inspect.signature(kind).parameters]
+                if name != "__init__" and own:
                     cure = f"{own[0]} is a parameter of {kind.__name__}"
+                if near:
+                    cure = f"give {near[0]}="
                 cure = cure or f"it takes {', '.join(taken)}"
                 if given and isinstance(given[0], tuple):
                     cure = f"give the entries of {shown(given[0])} one by one"

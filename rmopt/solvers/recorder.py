@@ -92,23 +92,18 @@ class Recorder:
     def measure(self, point: Any, row: dict[str, Any]) -> None:
         """Add a row: the run's own observations, and the metrics at a point."""
         if self._bar is not None:
-            texts = (
-                f"{name.replace('_', ' ')} {value:.4g}" for name, value in row.items() if name not in OWN
-            )
-            self._bar.note(", ".join(texts))
+            said = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in row.items() if name not in OWN)
+            self._bar.note(", ".join(said))
         for name, metric in self.metrics.items():
             value = metric(point)
             numbers = value if isinstance(value, Mapping) else {name: value}
             for key, seen in numbers.items():
                 if key in row or not isinstance(key, str):
                     raise InvalidInputError(
-                        f"the metric {name!r} gave {key!r}, which the row has already, or which is not text; rename "
-                        "it."
+                        f"the metric {name!r} gave {key!r}, which the row has, or which is not text; rename it."
                     )
                 if np.size(seen) != 1 or np.asarray(seen).dtype.kind not in "biuf":
-                    raise InvalidInputError(
-                        f"the metric {name!r} gave {shown(seen)}; it must return a number."
-                    )
+                    raise InvalidInputError(f"the metric {name!r} gave {shown(seen)}; return a number.")
                 row[key] = float(np.asarray(seen).item())
         self.rows.append(row)
 
@@ -125,7 +120,10 @@ class Recorder:
 
 
 class ProgressBar:
-    """A rich progress bar on standard error: steps and remaining time; None for an unknown last step."""
+    """A rich progress bar on standard error: steps, and the remaining time, at the end the elapsed one.
+
+    The last step may be None, for unknown.
+    """
 
     def __init__(self, description: str, step: int, n_steps: int | None) -> None:
         from rich.console import Console
@@ -136,7 +134,7 @@ class ProgressBar:
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
             TextColumn("{task.description}", table_column=rest), BarColumn(bar_width=12), MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
+            TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )  # fmt: skip
         self.description = description
         # The bar, the longest count and time, and three spaces.
@@ -157,5 +155,7 @@ class ProgressBar:
         self._progress.update(self._task, completed=step)
 
     def end(self) -> None:
-        """Stop updating the bar."""
+        """Stop updating the bar, with the time that the run took instead of the remaining one."""
+        task = self._progress.tasks[self._task]
+        task.finished_time = task.elapsed
         self._progress.stop()

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from rmopt.core.arguments import shown
 from rmopt.errors import MissingCapabilityError
 
@@ -109,15 +111,17 @@ class Result:
             figure.subplots(2, 2, sharex="col", sharey="row")
         places = [(seen, along) for seen in ("cost", "gradient_norm") for along in ("step", "seconds")]
         for ax, (seen, along) in zip(figure.axes, places, strict=True):
-            line = [row[along] for row in self.history], [row[seen] for row in self.history]
-            # Runs that end alike hide each other's lines, but for their dashes.
-            (drawn,) = ax.plot(*line, ("-", "--", "-.", ":")[len(ax.lines) % 4], label=label)
-            drawn.values = drawn.get_ydata(orig=False)
+            values = np.array([row[seen] for row in self.history], dtype=float)
             lines = [each for each in ax.lines if hasattr(each, "values")]
-            lowest = min(each.values.min() for each in lines) if seen == "cost" else 0.0
+            lowest = min([values.min(), *(each.values.min() for each in lines)]) if seen == "cost" else 0.0
             for each in lines:
                 each.set_ydata(each.values - lowest)
-            ax.set_yscale("log", nonpositive="mask"), ax.relim(), ax.autoscale_view()
+            # Runs that end alike hide each other's lines, but for their dashes.
+            dashes = ("-", "--", "-.", ":")[len(ax.lines) % 4]
+            (drawn,) = ax.plot([row[along] for row in self.history], values - lowest, dashes, label=label)
+            drawn.values = values
+            if any((each.get_ydata() > 0.0).any() for each in [*lines, drawn]):
+                ax.set_yscale("log", nonpositive="mask"), ax.relim(), ax.autoscale_view()
         figure.axes[0].set(ylabel="cost − lowest"), figure.axes[3].set(xlabel="seconds")
         figure.axes[2].set(ylabel="gradient norm", xlabel="steps")
         # Short times have long labels.
