@@ -29,7 +29,7 @@ ROOMS = {
     "problems": 9_872,
 }  # fmt: skip
 # Of both packages, docstrings included.
-ALL_LINES = 48_898
+ALL_LINES = 49_150
 # Lines of tests to a line of code.
 TESTS_TO_CODE = 1.1
 PUBLIC_NAMES = 340
