@@ -16,6 +16,9 @@ from rmopt.core.arguments import instance
 
 # The number of known items that explain a recommendation.
 REASONS = 3
+# A reason is more similar than this share of the pairs of items, of about so many.
+USUAL, SAMPLE = 0.95, 500
+MATCH = "a match of 0 to 1, high if the same people rate both and a high rating is expected"
 
 
 class ItemSearch(Searcher):
@@ -62,12 +65,22 @@ class ItemSearch(Searcher):
         self._items, self._users = model.row_names_.tolist(), model.column_names_.tolist()
         self._columns = {str(name): column for column, name in enumerate(self._users)}
         self._rows = {name: row for row, name in enumerate(self._items)}
-        self._alike = model._unit_profiles()
+        self._alike, self._supports = model._unit_profiles(), model._supports()
+        some = self._alike[:: 1 + len(self._items) // SAMPLE]
+        self._usual = float(np.quantile(some @ some.T, USUAL))
+        bounds = model._bounds() if model._rates else None
+        self._scale = (
+            f"expected ratings, at most {bounds[1]:g}" if bounds else "scores, the larger the better"
+        )
 
     def find(self, fields: Any, k: int) -> Found:
         text = fields.get("q", "")
         near, likes = (
-            [whole_number(field, row, 0, len(self._items) - 1) for row in fields.getlist(field)]
+            list(
+                dict.fromkeys(
+                    whole_number(field, row, 0, len(self._items) - 1) for row in fields.getlist(field)
+                )
+            )
             for field in ("like", "likes")
         )
         # Another search does not forget what somebody likes.
@@ -76,41 +89,57 @@ class ItemSearch(Searcher):
         answer = partial(Found, kept=kept, liked=liked)
         if near:
             name = self._items[near[0]]
-            return answer("", self._listed(self.model.similar(name, k), (), kept), f"Similar to {name}:")
-        if likes and not text.strip():
-            best = self._listed(self.model.recommend_to_new([*liked], k), likes, kept)
-            return answer("", best, "Recommended to somebody with these likes:")
-        if text in self._columns and not likes:
-            return self._of_user(text, k)
-        names = [name for name in self._items if text.strip().casefold() in str(name).casefold()]
-        if not text.strip():
-            return Found(
-                text, message=f"{len(self._users)} users, such as {self._users[0]}, and {len(names)} items."
+            kind = "cosines" if self._alike.any() else "scores"
+            return answer(
+                "", self._listed(self.model.similar(name, k), (), likes), f"Similar to {name}, with {kind}:"
             )
-        message = "Items with this name." if names else "There is neither such a user nor such an item."
-        # Short names first, since they match more completely.
-        names.sort(key=lambda name: len(str(name)))
-        return answer(text, self._listed([(name,) for name in names[:k]], (), kept), message)
+        wanted = text.strip().casefold()
+        if likes and not wanted:
+            best = self._listed(self.model.recommend_to_new([*liked], k), likes, likes)
+            return answer(
+                "",
+                best,
+                f"Recommended to somebody with these likes, with {MATCH if self.model._rates else self._scale}:",
+            )
+        rows = [row for row, name in enumerate(self._items) if wanted in str(name).casefold()]
+        if text in self._columns and not (likes and rows):
+            return answer(text, *self._of_user(text, k, likes))
+        if not wanted:
+            return Found(
+                text, message=f"{len(self._users)} users, such as {self._users[0]}, and {len(rows)} items."
+            )
+        rows.sort(key=lambda row: (str(self._items[row]).casefold() != wanted, -self._supports[row]))
+        message = (
+            f"Items with this name: {len(rows):,}, the most popular first."
+            if rows
+            else "There is neither such a user nor such an item."
+        )
+        return answer(text, self._listed([(self._items[row],) for row in rows[:k]], (), likes), message)
 
-    def _of_user(self, text: str, k: int) -> Found:
+    def _of_user(self, text: str, k: int, likes: Sequence[int]) -> tuple[list[Any], str]:
         column, known = self._columns[text], self.model.known_
         seen = known.indices[known.indptr[column] : known.indptr[column + 1]].tolist()
         best = self.model.recommend(
             self._users[column], k, return_std=isinstance(self.model, BayesianCompletion)
         )
-        return Found(text, self._listed(best, seen), f"Recommended to {text}, from {len(seen)} known items:")
+        return self._listed(
+            best, seen, likes
+        ), f"Recommended to {text}, from {len(seen)} known items, with {self._scale}:"
 
-    def _listed(self, best: list[Any], seen: Sequence[int] = (), kept: Sequence[Any] = ()) -> list[Any]:
+    def _listed(self, best: list[Any], seen: Sequence[int], likes: Sequence[int]) -> list[Any]:
         """Return items with their scores, links, and similar known items as reasons."""
-        results, label = [], "I like this too" if kept else "I like this"
+        results, kept = [], [("likes", row) for row in likes]
         for name, *scores in best:
             row = self._rows[name]
-            links = {"similar": [("like", row), *kept], label: [*kept, ("likes", row)]}
-            result = {"row": row, "name": name, "links": links}
+            result = {"row": row, "name": name, "links": {"similar": [("like", row), *kept]}}
+            if row in likes:
+                result["label"] = "liked"
+            else:
+                result["links"]["I like this too" if kept else "I like this"] = [*kept, ("likes", row)]
             result |= {"id": self.model.row_ids_[row]} if hasattr(self.model, "row_ids_") else {}
             result |= dict(zip(("score", "std"), scores, strict=False))
             likeness = self._alike[list(seen)] @ self._alike[row]
-            near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > 0.0]
+            near = [at for at in np.argsort(-likeness, kind="stable")[:REASONS] if likeness[at] > self._usual]
             if near:
                 result["why"] = [
                     {"term": str(self._items[seen[at]]), "contribution": float(likeness[at])} for at in near
