@@ -51,10 +51,10 @@ class LabelTables(ClassifierMixin):
         return tags
 
 
-def _scorer(name: str, value: Any) -> Any:
-    """Return an estimator that scores labels, and refuse a class."""
-    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, "decision_function")):
-        wanted = "an estimator with fit and decision_function, such as CoembeddingClassifier()"
+def estimator_with(name: str, value: Any, method: str, such: str) -> Any:
+    """Return an estimator that has a method, and refuse a class."""
+    if isinstance(value, type) or not (hasattr(value, "fit") and hasattr(value, method)):
+        wanted = f"an estimator with fit and {method}, such as {such}()"
         raise InvalidInputError(f"{name} = {shown(value)} must be {wanted}.")
     return value
 
@@ -129,7 +129,7 @@ class LabelThresholds(LabelTables, Estimator):
 
     __metadata_request__fit: ClassVar = {"groups": True}
 
-    estimator: Annotated[Any, _scorer]
+    estimator: Annotated[Any, bounded(estimator_with, "decision_function", "CoembeddingClassifier")]
     _: KW_ONLY
     aim: Annotated[str, bounded(one_of, AIMS)] = "f1"
     cv: Annotated[Any, checked_later] = 5

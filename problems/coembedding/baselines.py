@@ -18,10 +18,10 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from problems.data.bundles import holds_counts, scaling
-from problems.thresholds import LabelTables
-from problems.validation import Estimator, checked_later, passed_on, table_of_labels
+from problems.thresholds import LabelTables, estimator_with
+from problems.validation import Estimator, passed_on, table_of_labels
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import check_parameters
+from rmopt.core.arguments import bounded, check_parameters
 from rmopt.solvers.threads import one_blas_thread
 
 BASES = {
@@ -98,7 +98,7 @@ class CalibratedLabelRanking(LabelTables, Estimator):
     ((100, 4), True)
     """
 
-    estimator: Annotated[Any, checked_later]
+    estimator: Annotated[Any, bounded(estimator_with, "predict", "LogisticRegression")]
 
     @one_blas_thread()
     def fit(self, X: Any, Y: Any) -> Self:

@@ -136,7 +136,10 @@ class LinkPredictor(CertifiedEmbedder):
     def score(self, X: Any, linked: Any, pairs: Any) -> float:
         """Return the area under the receiver operating characteristic of the scores of pairs."""
         scores = self.decision_function(X, pairs)
-        return float(roc_auc_score(numbers("linked", linked, scores.shape), scores))
+        linked = numbers("linked", linked, scores.shape)
+        if len(np.unique(linked)) < 2:
+            raise InvalidInputError("linked must have pairs of both kinds, or no area is defined.")
+        return float(roc_auc_score(linked, scores))
 
 
 def posts_f1(pairs: Array, tags: Array, predict: Callable[[Array], Array]) -> float:
@@ -178,9 +181,9 @@ class TagModel(Estimator):
             Names or numbers of tags, one for each row. A post with three tags has three rows.
         """
         check_parameters(self, self._parameters)
+        columns, pair = [], two_columns("X", X)
         validate_data(self, X, skip_check_array=True)
-        columns = []
-        for name, column in zip(("users", "items", "tags"), (*two_columns("X", X), y), strict=True):
+        for name, column in zip(("users", "items", "tags"), (*pair, y), strict=True):
             known, places = np.unique(column_of_names(name, column), return_inverse=True)
             setattr(self, f"{name}_", known)
             columns.append(places)
@@ -197,8 +200,8 @@ class TagModel(Estimator):
     def _numbered(self, X: Any) -> tuple[Array, Array]:
         """Return the numbers of users and items."""
         check_is_fitted(self, "tags_")
-        validate_data(self, X, skip_check_array=True, reset=False)
         users, items = two_columns("X", X)
+        validate_data(self, X, skip_check_array=True, reset=False)
         return positions("user", self.users_, users), positions("item", self.items_, items)
 
     def _best(self, scores: Array) -> Array:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from problems.rows import check_learned
 from problems.subspace.completer import PointCompletion
 from problems.subspace.cost import KnownEntries, columns_of, pieces_of
 from problems.subspace.kernels import regress_piece, weigh_piece
@@ -371,6 +372,7 @@ class ImplicitALS(PointCompletion):
         U, W, self.cost_, self.n_iter_ = alternated(
             confidences, self._weighed, penalty, W.astype(np.float32), self.max_iter, self.tol
         )
+        check_learned(self, ("lam",), (U, W))
         self.components_, self.weights_, self.mean_ = U.astype(float), W.astype(float), 0.0
         self.row_effects_, self.column_effects_ = (np.zeros(size) for size in table.shape)
 

@@ -468,7 +468,9 @@ class CompletionModel(Saved, Estimator):
         """
         rows, columns, values = self._entries(ratings, y)
         gaps = self._within(self._values(rows, columns)) - values
-        return float(np.sqrt(np.mean(gaps**2)))
+        # Squares of large ratings would overflow.
+        _, power = np.frexp(np.abs(gaps).max(initial=0.0))
+        return float(np.ldexp(np.sqrt(np.mean(np.ldexp(gaps, -power) ** 2)), power))
 
     def _entries(self, ratings: Any, y: Any) -> tuple[Array, Array, Array]:
         """Return numbers of rows and columns, and values (see `_pairs`)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -74,68 +73,52 @@ class ItemSearch(Searcher):
         )
 
     def find(self, fields: Any, k: int) -> Found:
-        text = fields.get("q", "")
+        text, model, seen, best = fields.get("q", ""), self.model, [], []
         near, likes = (
-            list(
-                dict.fromkeys(
-                    whole_number(field, row, 0, len(self._items) - 1) for row in fields.getlist(field)
-                )
-            )
+            [*{whole_number(field, row, 0, len(self._items) - 1): None for row in fields.getlist(field)}]
             for field in ("like", "likes")
         )
         # Another search does not forget what somebody likes.
         kept, given = [("likes", row) for row in likes], fields.multi_items() if likes else []
         liked = {self._items[row]: [one for one in given if one != ("likes", str(row))] for row in likes}
-        answer = partial(Found, kept=kept, liked=liked)
-        if near:
-            name = self._items[near[0]]
-            kind = "cosines" if self._alike.any() else "scores"
-            return answer(
-                "", self._listed(self.model.similar(name, k), (), likes), f"Similar to {name}, with {kind}:"
-            )
         wanted = text.strip().casefold()
-        if likes and not wanted:
-            best = self._listed(self.model.recommend_to_new([*liked], k), likes, likes)
-            return answer(
-                "",
-                best,
-                f"Recommended to somebody with these likes, with {MATCH if self.model._rates else self._scale}:",
-            )
         rows = [row for row, name in enumerate(self._items) if wanted in str(name).casefold()]
-        if text in self._columns and not (likes and rows):
-            return answer(text, *self._of_user(text, k, likes))
-        if not wanted:
-            return Found(
-                text, message=f"{len(self._users)} users, such as {self._users[0]}, and {len(rows)} items."
+        if near:
+            text, name = "", self._items[near[0]]
+            best, kind = model.similar(name, k), "cosines" if self._alike.any() else "scores"
+            said = f"Similar to {name}, with {kind}:"
+        elif likes and not wanted:
+            best, seen, kind = (
+                model.recommend_to_new([*liked], k),
+                likes,
+                MATCH if model._rates else self._scale,
             )
-        rows.sort(key=lambda row: (str(self._items[row]).casefold() != wanted, -self._supports[row]))
-        message = (
-            f"Items with this name: {len(rows):,}, the most popular first."
-            if rows
-            else "There is neither such a user nor such an item."
-        )
-        return answer(text, self._listed([(self._items[row],) for row in rows[:k]], (), likes), message)
-
-    def _of_user(self, text: str, k: int, likes: Sequence[int]) -> tuple[list[Any], str]:
-        column, known = self._columns[text], self.model.known_
-        seen = known.indices[known.indptr[column] : known.indptr[column + 1]].tolist()
-        best = self.model.recommend(
-            self._users[column], k, return_std=isinstance(self.model, BayesianCompletion)
-        )
-        return self._listed(
-            best, seen, likes
-        ), f"Recommended to {text}, from {len(seen)} known items, with {self._scale}:"
+            said = f"Recommended to somebody with these likes, with {kind}:"
+        elif text in self._columns and not (likes and rows):
+            column, known = self._columns[text], model.known_
+            seen = known.indices[known.indptr[column] : known.indptr[column + 1]].tolist()
+            best = model.recommend(self._users[column], k, return_std=isinstance(model, BayesianCompletion))
+            said = f"Recommended to {text}, from {len(seen)} known items, with {self._scale}:"
+        elif not wanted:
+            said = f"{len(self._users)} users, such as {self._users[0]}, and {len(rows)} items."
+        else:
+            rows.sort(key=lambda row: (str(self._items[row]).casefold() != wanted, -self._supports[row]))
+            best = [(self._items[row],) for row in rows[:k]]
+            said = f"Items with this name: {len(rows):,}, the most popular first."
+            said = said if rows else "There is neither such a user nor such an item."
+        return Found(text, self._listed(best, seen, likes), said, kept, liked)
 
     def _listed(self, best: list[Any], seen: Sequence[int], likes: Sequence[int]) -> list[Any]:
         """Return items with their scores, links, and similar known items as reasons."""
         results, kept = [], [("likes", row) for row in likes]
+        label = "I like this too" if likes else "I like this"
         for name, *scores in best:
             row = self._rows[name]
-            result = {"row": row, "name": name, "links": {"similar": [("like", row), *kept]}}
+            links = {"similar": [("like", row), *kept], label: [*kept, ("likes", row)]}
+            result = {"row": row, "name": name, "links": links}
             if row in likes:
                 result["label"] = "liked"
-            else:
-                result["links"]["I like this too" if kept else "I like this"] = [*kept, ("likes", row)]
+                del links[label]
             result |= {"id": self.model.row_ids_[row]} if hasattr(self.model, "row_ids_") else {}
             result |= dict(zip(("score", "std"), scores, strict=False))
             likeness = self._alike[list(seen)] @ self._alike[row]

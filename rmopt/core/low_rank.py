@@ -61,10 +61,10 @@ class LowRankPoint(_Factors):
         return ns.namespace(self.S).linalg.svdvals(self.S)
 
     def balanced_factors(self) -> tuple[Array, Array]:
-        """Return A (n, k) and B (m, k) with W = A Bᴴ and AᴴA = BᴴB diagonal, by the SVD of S."""
+        """Return A (n, k) and B (m, k) with W = A Bᵀ and AᴴA = BᴴB diagonal, by the SVD of S."""
         P, sigma, Qh = ns.namespace(self.S).linalg.svd(self.S)
         root = sigma**0.5
-        return self.U @ (P * root), self.V @ (ns.adjoint(Qh) * root)
+        return self.U @ (P * root), ns.conj(self.V @ (ns.adjoint(Qh) * root))
 
 
 class _FactorTangent(Linear):
@@ -141,8 +141,8 @@ class PSDPoint(_Factors):
         return self.Q @ flipped(vectors * ns.at_least(values, 0.0) ** 0.5)
 
     def balanced_factors(self) -> tuple[Array, Array]:
-        """Return Y twice: A = B = Y with W = A Bᴴ."""
-        return (self.factor(),) * 2
+        """Return A = Y and B = Ȳ with W = A Bᵀ."""
+        return (Y := self.factor()), ns.conj(Y)
 
 
 def point_of(Y: Array) -> PSDPoint:

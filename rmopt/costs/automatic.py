@@ -30,8 +30,8 @@ class AutomaticCost(Cost):
     """A cost with automatic derivatives, exact to rounding and computed with the value.
 
     The function takes the components of points: an array X, or the factors A (n, j) and B (m, j), for any j, of a
-    matrix W = A Bᵀ of fixed rank, on which alone it may depend. On a product it takes one argument for each part, a
-    pair (A, B) if the part is such a matrix.
+    matrix W = A Bᵀ of fixed rank, on which alone it may depend: A @ B.T without conjugates, also if complex. On a
+    product it takes one argument for each part, a pair (A, B) if the part is such a matrix.
 
     Arrays of the function's library are passed unchanged, others by way of numpy. Derivatives are in the point's
     library. For complex numbers they are ∂/∂Re + i ∂/∂Im, so that f changes by Re tr(Gᴴ dX).
@@ -97,6 +97,8 @@ class AutomaticCost(Cost):
         if self._takes(1 if is_array else 2):
             return None
         wanted, kind = "the point alone" if is_array else "A and B with W = A Bᵀ", point_type.__name__
+        if issubclass(point_type, PSDFactor):
+            wanted += ", an array Y, or give OnFactors a function of A and B"
         return f"{self._name} does not take a point of type {kind}; write a function of {wanted}."
 
     def _takes(self, count: int) -> bool:
@@ -322,10 +324,11 @@ class AutomaticCost(Cost):
         try:
             value = at(flat)
         except RuntimeError as error:
-            if "type" in str(error):
-                error.add_note(
-                    f"Points are {flat[0].dtype}; make data so, or begin (point=) at random_point(0, like=data)."
-                )
+            if "type" in (said := str(error)):
+                remedy = "make data so, or give initial_point=manifold.random_point(0, like=data)"
+                if "omplex" in said and not ns.is_complex(flat[0]):
+                    remedy = 'for complex data give the manifold field="complex"'
+                error.add_note(f"Points are {flat[0].dtype}; {remedy}.")
             raise
         if forms.MATRIX not in forms.kinds_in(form):
             return
@@ -339,7 +342,7 @@ class AutomaticCost(Cost):
         if not abs(other - value) <= ns.slack(1e-6, *flat) * scale:
             raise InvalidInputError(
                 f"{self._name} depends on more than A Bᵀ: {value:.6g} and {other:.6g} for two pairs of factors of "
-                "one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j])."
+                "one matrix. Use A and B only in products such as A @ B.T or sum(A[i] * B[j]), also if complex."
             )
 
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from rmopt.core.ambient import Ambient, Factored
+from rmopt import namespaces as ns
+from rmopt.core.ambient import Ambient, Factored, applied, dense, images
 from rmopt.core.arguments import instance
 from rmopt.core.cost import Cost
 from rmopt.core.low_rank import LowRankPoint, PSDFactor, PSDPoint, point_of
@@ -14,7 +13,7 @@ from rmopt.linalg import factor_product
 
 
 class OnFactors(Cost):
-    """A cost f(W) as a function of factors: of Y with W = YYᵀ, or of A and B with W = ABᵀ.
+    """A cost f(W) as a function of factors: of Y with W = YYᴴ, or of A and B with W = ABᵀ.
 
     For `PSDFactors`, `FixedRankFactors` and `BoundedRank`. W is never formed. It has second derivatives if the cost
     has them.
@@ -57,7 +56,7 @@ class OnFactors(Cost):
         return self.cost.value(_matrix(point))
 
     def gradient(self, point: Any) -> Any:
-        """Return the derivative by the factors: (∇f + ∇fᵀ) Y, or ∇f B and ∇fᵀ A."""
+        """Return the derivative by the factors: (∇f + ∇fᴴ) Y, or ∇f B̄ and ∇fᵀ Ā."""
         return _by_factors(point, self.cost.gradient(_matrix(point)))
 
     def value_and_gradient(self, point: Any) -> tuple[float, Any]:
@@ -70,8 +69,8 @@ class OnFactors(Cost):
         gradient, along = self.cost.gradient(place), self.cost.hessian_along(place)
 
         def product(direction: Any) -> Any:
-            is_one = isinstance(point, np.ndarray)
-            moved = direction if is_one else [np.asarray(direction.blocks[i]) for i in (0, 1)]
+            is_one = ns.is_array(point)
+            moved = direction if is_one else [dense(direction[i], part) for i, part in enumerate(point)]
             bent = _by_factors(point, along(_velocity(point, moved)))
             return bent + _by_factors(moved, gradient)
 
@@ -83,23 +82,23 @@ class OnFactors(Cost):
 
 def _matrix(point: Any) -> LowRankPoint | PSDPoint:
     """Return the matrix that the factors represent."""
-    if isinstance(point, np.ndarray):
+    if ns.is_array(point):
         return point_of(point)
     A, B = point
-    return LowRankPoint(*factor_product(A, np.eye(A.shape[1]), B))
+    return LowRankPoint(*factor_product(A, ns.eye(A.shape[1], A), ns.conj(B)))
 
 
 def _by_factors(point: Any, gradient: Ambient) -> Any:
     """Return the image of an ambient gradient under the derivative of the product, transposed."""
-    if isinstance(point, np.ndarray):
-        return np.asarray(gradient @ point) + np.asarray(gradient.T @ point)
-    A, B = point
-    return Parts([np.asarray(gradient @ B), np.asarray(gradient.T @ A)])
+    if ns.is_array(point):
+        image, adjoint_image = images(gradient, point, point)
+        return image + adjoint_image
+    A, B = map(ns.conj, point)
+    return Parts([applied(gradient, B), applied(gradient.T, A)])
 
 
 def _velocity(point: Any, moved: Any) -> Factored:
     """Return the velocity of the matrix for moving factors."""
-    if isinstance(point, np.ndarray):
-        return Factored(np.hstack([moved, point]), np.hstack([point, moved]))
-    (A, B), (a, b) = point, moved
-    return Factored(np.hstack([a, A]), np.hstack([B, b]))
+    (A, B), (a, b) = ((part, ns.conj(part)) if ns.is_array(part) else part for part in (point, moved))
+    concat = ns.namespace(A).concat
+    return Factored(concat([a, A], axis=1), concat([B, b], axis=1))

@@ -81,7 +81,8 @@ def turned(leaf: Any) -> list[Array]:
     if ns.is_array(leaf):
         return [leaf]
     (A, B), k = arrays_of(leaf), leaf.rank
-    xp, M = ns.namespace(A), np.eye(k) + 0.5 * np.random.default_rng(0).uniform(size=(k, k)) / k
+    xp, twist = ns.namespace(A), 0.5 * np.random.default_rng(0).uniform(size=(2, k, k)) / k
+    M = np.eye(k) + (twist[0] + 1j * twist[1] if ns.is_complex(A) else twist[0])
     M = ns.asarray(M, A, ns.numbers_of(A))
     ones = ns.zeros((B.shape[0], 1), B) + 1.0
     return [

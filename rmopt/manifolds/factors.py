@@ -79,13 +79,14 @@ class PSDFactors(Euclidean):
 
 
 class BoundedRank(Product):
-    """Factors A, B of n × m matrices W = ABᴴ of rank k or less, with the metric of flat space.
+    """Factors A, B of n × m matrices W = ABᵀ of rank k or less, with the metric of flat space.
 
-    A point is `Parts` of A and B. If the rank falls on the way, solvers on manifolds of one rank may end at points
-    that are not stationary among the matrices of bounded rank. Here every point that is stationary to second order
-    represents a stationary W (Levin, Kileel and Boumal 2023). Use `TrustRegions` and a random start of full rank:
-    from a symmetric one no solver finds a direction out of a saddle point. If the rank is known, `FixedRankEmbedded`
-    needs fewer steps. `rmopt.costs.OnFactors` turns costs of W into costs of factors.
+    A point is `Parts` of A and B. The product has no conjugate, also if they are complex. If the rank falls on the
+    way, solvers on manifolds of one rank may end at points that are not stationary among the matrices of bounded
+    rank. Here every point that is stationary to second order represents a stationary W (Levin, Kileel and Boumal
+    2023). Use `TrustRegions` and a random start of full rank: from a symmetric one no solver finds a direction out of
+    a saddle point. If the rank is known, `FixedRankEmbedded` needs fewer steps. `rmopt.costs.OnFactors` turns costs
+    of W into costs of factors.
 
     Parameters
     ----------
@@ -133,18 +134,19 @@ class BoundedRank(Product):
         )
 
     def point_of(self, point: Parts) -> LowRankPoint:
-        """Return ABᴴ as a point of `FixedRankEmbedded`."""
+        """Return ABᵀ as a point of `FixedRankEmbedded`."""
         A, B = point
-        return LowRankPoint(*factor_product(A, ns.eye(self.rank, A), B))
+        return LowRankPoint(*factor_product(A, ns.eye(self.rank, A), ns.conj(B)))
 
 
 class FixedRankFactors(BoundedRank):
-    """Factors A, B of n × m matrices W = ABᴴ of rank k, with a metric invariant to scalings between them.
+    """Factors A, B of n × m matrices W = ABᵀ of rank k, with a metric invariant to scalings between them.
 
-    A point is `Parts` of A and B. The metric is tr(ξ_Aᴴη_A BᴴB) + tr(ξ_Bᴴη_B AᴴA) (Mishra, Apuroop and Sepulchre
-    2012), so that the gradient is (∇f B (BᴴB)⁻¹, ∇fᴴ A (AᴴA)⁻¹): the direction of scaled gradient descent (Tong, Ma
-    and Chi 2021), which to first order is LORETA's step. `rmopt.costs.OnFactors` turns costs of matrices into costs
-    of factors. The dimension is that of the factors, k² more than that of the matrices.
+    A point is `Parts` of A and B. The product has no conjugate, also if they are complex: a function of `A @ B.mH`
+    takes many more steps. The metric is tr(ξ_Aᴴη_A BᵀB̄) + tr(ξ_Bᴴη_B AᵀĀ) (Mishra, Apuroop and Sepulchre 2012), so
+    that the gradient is (∇f B̄ (BᵀB̄)⁻¹, ∇fᵀ Ā (AᵀĀ)⁻¹): the direction of scaled gradient descent (Tong, Ma and Chi
+    2021), which to first order is LORETA's step. `rmopt.costs.OnFactors` turns costs of matrices into costs of
+    factors. The dimension is that of the factors, k² more than that of the matrices.
 
     Parameters
     ----------
@@ -183,16 +185,16 @@ class FixedRankFactors(BoundedRank):
     """
 
     def inner_product(self, point: Parts, tangent_vector_a: Parts, tangent_vector_b: Parts) -> float:
-        """Return tr(ξ_Aᴴη_A BᴴB) + tr(ξ_Bᴴη_B AᴴA)."""
+        """Return tr(ξ_Aᴴη_A BᵀB̄) + tr(ξ_Bᴴη_B AᵀĀ)."""
         (A, B), (a, b), (c, d), H = point, tangent_vector_a, tangent_vector_b, ns.adjoint
         dot = ns.dot_for(A)
-        return float(dot(H(a) @ c, H(B) @ B) + dot(H(b) @ d, H(A) @ A))
+        return float(dot(H(a) @ c, B.mT @ ns.conj(B)) + dot(H(b) @ d, A.mT @ ns.conj(A)))
 
     def euclidean_to_riemannian_gradient(self, point: Parts, euclidean_gradient: Ambient) -> Parts:
-        """Return the derivatives by A and B, times (BᴴB)⁻¹ and (AᴴA)⁻¹."""
+        """Return the derivatives by A and B, times (BᵀB̄)⁻¹ and (AᵀĀ)⁻¹."""
         A, B = point
         G, H = self._derivatives(point, euclidean_gradient)
-        return Parts([_divided(G, B), _divided(H, A)])
+        return Parts([_divided(G, ns.conj(B)), _divided(H, ns.conj(A))])
 
     def _derivatives(self, point: Parts, ambient: Ambient) -> list[Array]:
         """Return both blocks, with zeros for missing ones."""
@@ -208,6 +210,8 @@ class FixedRankFactors(BoundedRank):
         G, H = self._derivatives(point, euclidean_hessian)
 
         def part(Z: Array, X: Array, Y: Array, x: Array, y: Array, g: Array, h: Array) -> Array:
+            # For W = X Yᴴ, with the conjugate of the other factor as Y.
+            Y, y, h = map(ns.conj, (Y, y, h))
             Yh = ns.adjoint(Y)
             bent = Z - g @ symmetric(Yh @ y) + x @ symmetric(Yh @ h) - X @ symmetric(ns.adjoint(y) @ h)
             return _divided(bent, Y)

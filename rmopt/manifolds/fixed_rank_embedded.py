@@ -159,7 +159,7 @@ class FixedRankEmbedded(FixedRankManifold):
         return self._of_field(LowRankPoint(np.eye(n, k), np.eye(k), np.eye(m, k)))
 
     def from_factors(self, A: Array, B: Array) -> LowRankPoint:
-        """Return the point A Bᴴ for A of shape (n, k) and B of shape (m, k), both of full column rank.
+        """Return the point A Bᵀ for A of shape (n, k) and B of shape (m, k), both of full column rank.
 
         Raises
         ------
@@ -167,8 +167,8 @@ class FixedRankEmbedded(FixedRankManifold):
             For wrong shapes, values that are not finite, or a product of smaller rank.
         """
         (n, m), k = self.shape, self.rank
-        parts = numbers("A", A, (n, k), self.field), np.eye(k), numbers("B", B, (m, k), self.field)
-        return self._checked(LowRankPoint(*factor_product(*parts)), "the product A Bᴴ", A, B)
+        parts = numbers("A", A, (n, k), self.field), np.eye(k), ns.conj(numbers("B", B, (m, k), self.field))
+        return self._checked(LowRankPoint(*factor_product(*parts)), "the product A Bᵀ", A, B)
 
     def from_matrix(self, matrix: Any) -> LowRankPoint:
         """Return the point closest to a dense or sparse n × m matrix: its k leading singular triples.
@@ -192,7 +192,7 @@ class FixedRankEmbedded(FixedRankManifold):
         if isinstance(given, list | tuple) and [np.ndim(part) for part in given] == [2, 1, 2]:
             (n, m), k = self.shape, self.rank
             U, Vh = numbers("U", given[0], (n, k), self.field), numbers("Vᴴ", given[2], (k, m), self.field)
-            return self.from_factors(U * numbers("s", given[1], (k,)), ns.adjoint(Vh))
+            return self.from_factors(U * numbers("s", given[1], (k,)), Vh.T)
         return given
 
     def from_gradients(self, gradients: Sequence[Factored]) -> LowRankPoint:

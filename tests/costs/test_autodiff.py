@@ -31,6 +31,7 @@ from rmopt.manifolds import (
     Grassmann,
     Power,
     Product,
+    PSDFactors,
     PSDFixedRank,
     Sphere,
     Stiefel,
@@ -197,10 +198,9 @@ def test_a_function_that_does_not_fit_the_points_is_named() -> None:
     def of_a_point(X: np.ndarray) -> float:
         return anp.sum(X)
 
-    with pytest.raises(
-        InvalidInputError, match=r"of_factors .* of type ndarray; write a function of the point"
-    ):
-        Problem(Euclidean(3, 3), of_factors)
+    for manifold, wanted in ((Euclidean(3, 3), "of the point"), (PSDFactors(3, 3), "give OnFactors")):
+        with pytest.raises(InvalidInputError, match=f"of_factors .* of type .* {wanted}"):
+            Problem(manifold, of_factors)
     with pytest.raises(InvalidInputError, match=r"of_a_point .* of type LowRankPoint; .* of A and B"):
         Problem(MANIFOLD, of_a_point)
     with pytest.raises(InvalidInputError, match="one argument for each of the 2 parts"):
@@ -484,9 +484,11 @@ def test_torch_data_in_another_precision_are_named() -> None:
     data, manifold = torch.ones((3, 3)), Stiefel(3, 2)
     problem = Problem(manifold, rmopt.torch_cost(lambda x: torch.sum((data @ x) ** 2 * x)))
     assert check_gradient(problem, point=manifold.random_point(0, like=data))
-    with pytest.raises(RuntimeError) as said:
-        check_gradient(problem)
-    assert said.value.__notes__[0].startswith("Points are float64; make data so")
+    rotated = rmopt.torch_cost(lambda x: torch.abs(data.to(torch.complex128) @ x).sum())
+    for cost, remedy in ((problem.cost, "make data so, or give initial_point="), (rotated, "for complex")):
+        with pytest.raises(RuntimeError) as said:
+            cost.value(np.eye(3))
+        assert said.value.__notes__[0].startswith(f"Points are float64; {remedy}")
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

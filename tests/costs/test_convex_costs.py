@@ -154,7 +154,7 @@ def test_a_new_loss_is_ten_lines() -> None:
 def test_a_trace_fits_every_size() -> None:
     problem = Problem(PSDFixedRank(3, 1), Trace(0.5))
     assert check_gradient(problem)
-    assert check_hessian(problem)
+    assert all(check_hessian(problem))
     assert (Trace(0.5) + BilinearSum(np.eye(3), np.eye(3))).shape == (3, 3)
     assert check_gradient(Problem(PSDFixedRank(3, 1), MetricRegression(np.eye(3)) + 2.0 * Trace(0.5)))
 

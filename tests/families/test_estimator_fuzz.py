@@ -72,6 +72,12 @@ ONCE_BAD = {
     "CoembeddingClassifierCV.score(strange objects at 1)": "rmopt's sentence",
     "CalibratedLabelRanking.fit(Y=strange objects)": "rmopt's sentence",
     "CalibratedLabelRanking.score(strange objects at 1)": "rmopt's sentence",
+    "CalibratedLabelRanking(estimator=list)": "rmopt's sentence",
+    "TagRecommender.fit(X=dict)": "rmopt's sentence",
+    "PairwiseInteractionTags.predict(empty string at 0)": "rmopt's sentence",
+    "LinkPredictor.score(zeros at 1)": "rmopt's sentence",
+    "BiasedALS.rmse(times 1e+300 at 0)": "fine",
+    "ImplicitALS(lam=huge)": "rmopt's sentence",
 }
 
 

@@ -13,7 +13,6 @@ from rmopt.core.ambient import dense
 from rmopt.costs import OnFactors
 from rmopt.manifolds import BoundedRank, FixedRankEmbedded
 from rmopt.solvers import LBFGS, GradientDescent, TrustRegions
-from rmopt.testing import parametrize_with_laws
 
 Array = np.ndarray
 
@@ -114,8 +113,3 @@ def test_a_minimum_of_lower_rank_is_a_point_like_any_other() -> None:
     assert np.linalg.norm(found[0] @ found[1].T - a @ b.T) < 1e-4
     assert manifold.check_point(Parts([a @ np.eye(1, 3), b @ np.eye(1, 3)])) is None
     assert (manifold.dim, repr(manifold)) == (42, "BoundedRank(8, 6, 3)")
-
-
-@parametrize_with_laws([FACTORS], seeds=[0])
-def test_laws(check: Any) -> None:
-    check()

@@ -9,18 +9,20 @@ from low_rank_agents import low_rank_tasks
 from tabled import each_row
 
 from problems.coembedding import MetricRegression
-from rmopt import Problem
+from rmopt import Problem, autograd_cost
 from rmopt import namespaces as ns
-from rmopt.checks import checks_of
+from rmopt.checks import check_gradient, check_hessian, checks_of
 from rmopt.checks.catalogue import fixed_rank_instances, positive_definite_instances
-from rmopt.core import LowRankPoint
+from rmopt.core import LowRankPoint, Parts
 from rmopt.core.ambient import dense
 from rmopt.core.cost import Cost
+from rmopt.core.manifold import FIELDS
 from rmopt.core.points import arrays_of, as_like, rebuilt
 from rmopt.costs import BilinearSum, GossipCost, Graph, OnFactors, Trace, squared
 from rmopt.errors import InvalidInputError, MissingCapabilityError
 from rmopt.linalg import horizontal
 from rmopt.manifolds import (
+    BoundedRank,
     FixedRankEmbedded,
     FixedRankFactors,
     Grassmann,
@@ -48,9 +50,9 @@ MANIFOLDS = [
     kind(*sizes, field=field)
     for kind, *sizes in (
         (FixedRankEmbedded, 7, 5, 2), (PSDFixedRank, 6, 2), (PolarPSD, 6, 2), (PSDFactors, 6, 2),
-        (FixedRankFactors, 6, 5, 2),
+        (FixedRankFactors, 6, 5, 2), (BoundedRank, 6, 5, 2),
     )
-    for field in ("real", "complex")
+    for field in FIELDS
 ]  # fmt: skip
 
 
@@ -110,7 +112,6 @@ def test_complex_factors_are_those_of_pymanopt() -> None:
     theirs = pytest.importorskip("pymanopt").manifolds.PSDFixedRankComplex(6, 2)
     ours, rng = PSDFactors(6, 2, field="complex"), np.random.default_rng(0)
     Y, G, H = (ours.drawn(rng) for _ in range(3))
-    assert np.iscomplexobj(ours.random_point(0))
     np.testing.assert_allclose(horizontal(Y, G), theirs.projection(Y, G), atol=1e-12)
     # A function of YYᴴ has gradients and Hessians along horizontal vectors that need no more than a projection.
     A = G @ ns.adjoint(G)
@@ -119,6 +120,35 @@ def test_complex_factors_are_those_of_pymanopt() -> None:
     wanted = theirs.euclidean_to_riemannian_hessian(Y, 2 * A @ Y, 2 * A @ xi, xi)
     np.testing.assert_allclose(horizontal(Y, found), wanted, atol=1e-11)
     np.testing.assert_allclose(dense(ours.point_of(Y).as_ambient()), Y @ ns.adjoint(Y), atol=1e-12)
+
+
+@each_row("manifold", MANIFOLDS)
+def test_costs_of_matrices_and_of_factors_agree_on_every_manifold_of_low_rank(manifold: Any) -> None:
+    M, rng = manifold, np.random.default_rng(0)
+    point, by_factors = M.random_point(rng), isinstance(M, PSDFactors | BoundedRank)
+    W = M.point_of(point) if by_factors else point
+    (A, B), T = W.balanced_factors(), dense(W.as_ambient())
+    np.testing.assert_allclose(A @ B.T, T, atol=1e-12)
+    again = FixedRankEmbedded(*T.shape, 2, field=FIELDS[ns.is_complex(A)]).from_factors(A, B)
+    np.testing.assert_allclose(dense(again.as_ambient()), T, atol=1e-12)
+    cost = Nearest(rng.standard_normal(T.shape) * A[0, 0])
+    problem = Problem(M, OnFactors(cost) if by_factors else cost)
+    checks = [check_gradient(problem)] + ([] if isinstance(M, PolarPSD) else check_hessian(problem))
+    assert all(checks), "\n".join(map(str, checks))
+    if isinstance(M, FixedRankFactors):
+        # Scaled gradient descent (Tong, Ma and Chi 2021), equation 3, at any scale of the factors.
+        change, G = np.eye(2) + 0.3 * A[:2], T - cost.target
+        for L, R in (point, (A @ change, B @ np.linalg.inv(change).T)):
+            gradient = problem.riemannian_gradient(Parts([L, R]))
+            np.testing.assert_allclose(gradient[0], G @ np.linalg.pinv(R.T), atol=1e-10)
+            np.testing.assert_allclose(gradient[1], G.T @ np.linalg.pinv(L.T), atol=1e-10)
+    if not isinstance(M, PSDFactors):
+        apart = autograd_cost(lambda A, B: (abs(A @ B.T - T) ** 2).sum())
+        result = LBFGS().run(Problem(M, apart), random_state=1)
+        assert (result.converged, result.cost < 1e-8, result.steps < 120) == (True,) * 3, result
+        if ns.is_complex(A) and not by_factors:
+            with pytest.raises(InvalidInputError, match=r"such as A @ B\.T"):
+                autograd_cost(lambda A, B: abs(A @ B.T.conj()).sum()).value(point)
 
 
 @each_row(

@@ -19,17 +19,14 @@ from descent_parts import (
     Counted,
     CountedTwice,
     Fit,
-    T,
     gap,
     same_bits,
-    whole,
 )
 from tabled import each_row
 
 from rmopt import DivergedError, InvalidInputError, Problem, autograd_cost
-from rmopt.checks import check_hessian
-from rmopt.core import Cost, Parts
-from rmopt.manifolds import Euclidean, FixedRankFactors
+from rmopt.core import Cost
+from rmopt.manifolds import Euclidean
 from rmopt.solvers import (
     LBFGS,
     AdaptiveCubics,
@@ -173,27 +170,6 @@ def test_differences_stand_for_hessians(solver: str) -> None:
         assert plain.converged
         assert abs(gap(plain, place)) < 1e-9
         assert plain.steps <= 2 * exact.steps + 5
-
-
-# Geometries of factors
-
-
-def test_the_geometry_of_two_factors() -> None:
-    manifold, (problem, _) = FixedRankFactors(6, 5, 2), PLACES["fixed-rank factors"]
-    for seed in range(3):
-        checks = check_hessian(problem, seed)
-        assert all(checks), "\n".join(map(str, checks))
-    point = manifold.random_point(np.random.default_rng(0))
-    (L, R), residual = point, whole(manifold.point_of(point)) - T
-    gradient = problem.riemannian_gradient(point)
-    # Scaled gradient descent (Tong, Ma and Chi 2021), equation 3.
-    np.testing.assert_allclose(gradient[0], residual @ R @ np.linalg.inv(R.T @ R), atol=1e-10)
-    np.testing.assert_allclose(gradient[1], residual.T @ L @ np.linalg.inv(L.T @ L), atol=1e-10)
-    # No change of scale between the factors alters the step.
-    M = np.array([[2.0, 1.0], [0.0, 0.3]])
-    twin = Parts([L @ M, R @ np.linalg.inv(M).T])
-    ends = [manifold.retraction(one, problem.riemannian_gradient(one) * -0.1) for one in (point, twin)]
-    np.testing.assert_allclose(*(end[0] @ end[1].T for end in ends), atol=1e-10)
 
 
 # When runs end
