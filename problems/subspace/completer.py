@@ -326,10 +326,9 @@ class CompletionModel(Saved, Estimator):
         Returns
         -------
         list of (name, float)
-            Rows without those in `values`, in descending order of their predictions. For liked rows and a model of
-            ratings: in order of their match, from 0 to 1. It is the mean over the liked rows of the cosine between
-            which columns are known of both, times the prediction for one who gives the liked ones the highest rating,
-            as a share of `limits`. Predictions alone hardly depend on a few likes.
+            Other rows, in descending order of their predictions. For liked rows and a model of ratings their match:
+            the mean cosine between which columns are known of a row and of the liked ones, times the prediction for
+            one who rates these highest, from 0 to 1 between the limits. Predictions alone hardly depend on likes.
 
         Raises
         ------
@@ -356,7 +355,6 @@ class CompletionModel(Saved, Estimator):
         return self._listed(best, shown[best])
 
     def _matches(self, rows: Array, predicted: Array) -> Array:
-        """Return the matches of all rows with liked ones."""
         supports = np.maximum(self._supports(), 1)
         weights = np.zeros(len(supports))
         weights[rows] = 1.0 / (np.sqrt(supports[rows]) * len(rows))

@@ -48,9 +48,7 @@ class ItemSearch(Searcher):
     >>> known = sp.csc_array(stars * (rng.random(stars.shape) < 0.5))
     >>> model = BiasedALS(rank=2, limits=(-8, 8), random_state=0).fit(known)
     >>> found = ItemSearch(model).find(QueryParams(q="7"), k=3)
-    >>> [item["name"] for item in found.results] == [
-    ...     name for name, _ in model.recommend(7, 3)
-    ... ]
+    >>> found.results[0]["name"] == model.recommend(7, 1)[0][0]
     True
     """
 
