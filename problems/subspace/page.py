@@ -64,7 +64,8 @@ class ItemSearch(Searcher):
         self._rows = {name: row for row, name in enumerate(self._items)}
         self._alike, self._supports = model._unit_profiles(), model._supports()
         some = self._alike[:: 1 + len(self._items) // SAMPLE]
-        self._usual = float(np.quantile(some @ some.T, USUAL))
+        pairs = (some @ some.T)[np.triu_indices(len(some), 1)]
+        self._usual = float(np.quantile(pairs, USUAL)) if len(pairs) else 1.0
         bounds = model._bounds() if model._rates else None
         self._scale = (
             f"expected ratings, at most {bounds[1]:g}" if bounds else "scores, the larger the better"
