@@ -66,10 +66,12 @@ class GossipMatrixCompletion(CompletionEstimator):
     n_agents : int or None
         Number of agents, with nearly equal shares of consecutive columns. None means 5, at most the number of
         columns.
-    rho, variant, graph, n_epochs, step_size, decay, init : optional
+    rho : float or "auto"
         As in `GossipPlan`.
     limits, handle_unknown, random_state, lam, penalty : optional
         As in `RTRMC`.
+    variant, graph, n_epochs, step_size, decay, init : optional
+        As in `GossipPlan`.
     checkpoint : path, optional
         Save the state there, and resume from it if the file exists.
     verbose : bool
