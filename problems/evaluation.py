@@ -150,9 +150,7 @@ def evaluate_retrieval(
         scores[np.arange(len(block)), block] = -np.inf
         ranked = np.sort(scores, axis=1)
         if np.isnan(ranked[:, -1]).any():
-            raise InvalidInputError(
-                "score_block gave NaN scores; check the model for values that overflowed."
-            )
+            raise InvalidInputError("score_block gave NaN scores; check the model for values that overflow.")
         retrieved(scores, ranked, group[block], members, starts, positions, precisions[part])
 
     blocks = [slice(first, first + BLOCK) for first in range(0, len(rows), BLOCK)]

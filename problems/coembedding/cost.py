@@ -171,7 +171,7 @@ class LinkPrediction(PairwiseDistance):
     def __init__(self, X: Any, pairs: Any, linked: Any) -> None:
         X = table_of_numbers("X", X)
         n = X.shape[0]
-        left, right = index_rows("pairs of rows of X", pairs, (n, n)).T
+        left, right = index_rows("pairs of rows of X", array_of("pairs", pairs), (n, n)).T
         linked = numbers("linked", array_of("linked", linked), left.shape)
         if np.any(left == right) or not np.isin(linked, (0, 1)).all():
             raise InvalidInputError("a pair needs two different objects, and linked must hold only 0 and 1.")
@@ -328,19 +328,20 @@ class TagRanking(PairwiseDistance):
     lower_bound = 0.0
 
     def __init__(self, triples: Any, counts: tuple[int, int, int] | None = None) -> None:
-        triples = index_rows("triples", triples, (sys.maxsize,) * 3 if counts is None else counts)
+        bounds = (sys.maxsize,) * 3
+        if counts is not None:
+            bounds = tuple(index_rows("counts", [counts], bounds)[0].tolist())
+        triples = index_rows("triples", triples, bounds)
         if not len(triples):
             raise InvalidInputError("triples must hold a tag of a user for an item; there is none.")
-        self.counts = tuple((triples.max(axis=0) + 1).tolist()) if counts is None else counts
+        self.counts = tuple((triples.max(axis=0) + 1).tolist()) if counts is None else bounds
         triples = np.unique(triples, axis=0)
         self.posts, sizes = np.unique(triples[:, :2], axis=0, return_counts=True)
         self.starts = np.concatenate([[0], np.cumsum(sizes)])
         # Sorted by user, item and tag, so that those of a post are contiguous.
         self.tags = np.ascontiguousarray(triples[:, 2])
         if sizes.min() == self.counts[2]:
-            raise InvalidInputError(
-                "every post has every tag, so there is nothing to rank; give some more tags."
-            )
+            raise InvalidInputError("every post has every tag, so there is nothing to rank; give more tags.")
         n_users, n_items, n_tags = self.counts
         self._posts, n = (self.posts, n_users, self.starts, self.tags), n_users + n_items
         super().__init__(sp.eye_array(n + n_tags, format="csr"), Grid(range(n), range(n, n + n_tags)))

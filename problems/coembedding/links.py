@@ -17,6 +17,7 @@ from problems.rows import check_learned, finite, in_range
 from problems.validation import (
     Estimator,
     admit,
+    array_of,
     column_of_names,
     count,
     kept_count,
@@ -109,9 +110,7 @@ class LinkPredictor(CertifiedEmbedder):
         upper = sp.triu(table > 0, 1).tocoo()
         there, possible = np.unique(upper.row.astype(np.int64) * n + upper.col), n * (n - 1) // 2
         if not 0 < len(there) < possible:
-            raise InvalidInputError(
-                "links must have some pairs with a link and some without; a graph has both."
-            )
+            raise InvalidInputError("links must have some pairs with a link, some without; a graph has both.")
         rng = np.random.default_rng(seed_of(self.random_state))
         wanted = min(NEGATIVES * len(there), possible - len(there))
         others = np.empty(0, dtype=np.int64)
@@ -124,7 +123,7 @@ class LinkPredictor(CertifiedEmbedder):
     def decision_function(self, X: Any, pairs: Any) -> Array:
         """Return min(t(x), t(y)) − d(x, y) for pairs of rows of X, shape (n_pairs,), positive for a link."""
         Z = self._embedded(X)
-        x, y = index_rows("pairs of rows of X", pairs, (len(Z), len(Z))).T
+        x, y = index_rows("pairs of rows of X", array_of("pairs", pairs), (len(Z), len(Z))).T
         with np.errstate(all="ignore"):
             thresholds = ((Z - self.threshold_embedding_) ** 2).sum(axis=1)
             return finite(np.minimum(thresholds[x], thresholds[y]) - ((Z[x] - Z[y]) ** 2).sum(axis=1))

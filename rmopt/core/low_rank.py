@@ -1,7 +1,8 @@
 """Points and tangent vectors of matrices of rank k as factors, for general and positive semidefinite matrices."""
 
 from dataclasses import dataclass
-from operator import add
+from itertools import repeat
+from operator import add, mul, sub, truediv
 from typing import Self
 
 import numpy as np
@@ -79,11 +80,16 @@ class _FactorTangent(Linear):
             return NotImplemented
         return type(self)(*map(add, vars(self).values(), vars(other).values()))
 
+    def __sub__(self, other: Self) -> Self:
+        if not isinstance(other, type(self)):
+            return NotImplemented
+        return type(self)(*map(sub, vars(self).values(), vars(other).values()))
+
     def __mul__(self, scalar: float) -> Self:
-        return type(self)(*(part * scalar for part in vars(self).values()))
+        return type(self)(*map(mul, vars(self).values(), repeat(scalar)))
 
     def __truediv__(self, scalar: float) -> Self:
-        return type(self)(*(part / scalar for part in vars(self).values()))
+        return type(self)(*map(truediv, vars(self).values(), repeat(scalar)))
 
     def as_ambient(self, point: _Factors) -> Factored:
         """Return ξ as an operator of rank at most 2k."""

@@ -193,9 +193,7 @@ class Hyperbolic(Keeping, _Columns):
         """Return the points of the sheet for points y of the ball: above 2 y / (1 − ‖y‖²)."""
         room = 1.0 - self.sums(ball * ball)
         if not bool(ns.namespace(ball).min(room) > 0.0):
-            raise InvalidInputError(
-                f"a point is not inside the ball of {self}; scale it to a length below 1."
-            )
+            raise InvalidInputError(f"a point is not in the ball of {self}; scale it to a length below 1.")
         return self._above(2.0 * ball / room)
 
     def _above(self, rest: Array) -> Array:

@@ -92,23 +92,18 @@ class Recorder:
     def measure(self, point: Any, row: dict[str, Any]) -> None:
         """Add a row: the run's own observations, and the metrics at a point."""
         if self._bar is not None:
-            texts = (
-                f"{name.replace('_', ' ')} {value:.4g}" for name, value in row.items() if name not in OWN
-            )
-            self._bar.note(", ".join(texts))
+            said = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in row.items() if name not in OWN)
+            self._bar.note(", ".join(said))
         for name, metric in self.metrics.items():
             value = metric(point)
             numbers = value if isinstance(value, Mapping) else {name: value}
             for key, seen in numbers.items():
                 if key in row or not isinstance(key, str):
                     raise InvalidInputError(
-                        f"the metric {name!r} gave {key!r}, which the row has already, or which is not text; rename "
-                        "it."
+                        f"the metric {name!r} gave {key!r}, which the row has, or which is not text; rename it."
                     )
                 if np.size(seen) != 1 or np.asarray(seen).dtype.kind not in "biuf":
-                    raise InvalidInputError(
-                        f"the metric {name!r} gave {shown(seen)}; it must return a number."
-                    )
+                    raise InvalidInputError(f"the metric {name!r} gave {shown(seen)}; return a number.")
                 row[key] = float(np.asarray(seen).item())
         self.rows.append(row)
 

@@ -49,9 +49,8 @@ def finite_numbers(step: int) -> Iterator[None]:
         if not isinstance(error, RmoptError) and broke_down(error):
             raise DivergedError(
                 f"the run broke down at step {step} or soon after ({error}): a matrix is singular or not finite; try "
-                "a tenth of the step size, scale the data, or find points at which the cost is not finite.",
-                step,
-            ) from error
+                "a tenth of the step size, scale the data, or find points at which the cost is not finite.", step,
+            ) from error  # fmt: skip
         raise
 
 
@@ -487,8 +486,12 @@ class _Run:
             measured_at = self.recorder.next_after(step)
             steps = int(min(self.last, step + self.piece, check_at, asked_at, saved_at, measured_at)) - step
         begun = time.perf_counter()
-        with finite_numbers(step):
+        try:
             self.state = self.solver.advance(self.work, self.state, steps)
+        except (ValueError, RuntimeError):
+            # Entered upon an error alone, which saves each step the cost of a generator.
+            with finite_numbers(step):
+                raise
         elapsed = time.perf_counter() - begun
         self.seconds += elapsed
         self.step = int(self.state.steps)

@@ -269,10 +269,10 @@ Array = np.ndarray
 @each_row(
     ("metric", "told"),
     [
-        (lambda x: {"step": 0}, "gave 'step', which the row has already"),
+        (lambda x: {"step": 0}, "gave 'step', which the row has,"),
         (lambda x: {5: 0.3}, "gave 5, which"),
-        (lambda x: None, "gave None; it must return a number"),
-        (lambda x: x, "it must return a number"),
+        (lambda x: None, "gave None; return a number"),
+        (lambda x: x, "return a number"),
     ],
 )
 def test_metrics_are_checked(metric: Any, told: str) -> None:

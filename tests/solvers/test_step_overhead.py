@@ -73,7 +73,5 @@ SUBSPACES, MATRICES = Problem(Grassmann(64, 5), Trace()), Problem(FixedRankEmbed
 )
 def test_a_step_makes_few_calls(solver: Any, problem: Problem, most: int) -> None:
     solver(max_iter=2).run(problem, random_state=0)
-    few, many = (
-        calls(lambda n=n: solver(max_iter=n, tol=0.0).run(problem, random_state=0)) for n in (10, 30)
-    )
+    few, many = (calls(lambda n=n: solver(max_iter=n, tol=0).run(problem, random_state=0)) for n in (10, 30))
     assert (many - few) / 20 <= most

@@ -200,7 +200,7 @@ class Oracle:
             ambient = self._own(ambient, "gradient", point)
         else:
             value, ambient = self.cost.value(point), None
-        self.last_cost = found = self.problem.real(value)
+        self.last_cost = found = float(value) if isinstance(value, float) else self.problem.real(value)
         return found, ambient
 
     def gradient(self, point: Any, ambient: Any = None) -> Any:
