@@ -1,7 +1,5 @@
 """The contest of ``rmopt best``: models of this library and simple rivals, tuned alike on a file."""
 
-from __future__ import annotations
-
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field

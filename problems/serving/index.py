@@ -1,7 +1,5 @@
 """Search for the largest inner products, and an index of documents."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A page in the browser and an address for programs, for an index of texts or your own search."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from operator import methodcaller

@@ -1,7 +1,5 @@
 """Baselines of LORETA in similarity learning (Shalit et al. 2012, §7.1.4)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

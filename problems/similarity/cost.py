@@ -5,8 +5,6 @@ the documents of its class under a softmax over the cosines with all others, as 
 (Khosla et al. 2020, with the sum outside the logarithm), here with the linear embedding x ↦ Aᵀ x / ‖Aᵀ x‖.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Similarities as scikit-learn estimators: by LORETA, and by contrasts within batches of documents."""
 
-from __future__ import annotations
-
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial

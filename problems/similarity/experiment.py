@@ -1,7 +1,5 @@
 """The experiment ``rmopt run similarity``: LORETA and its paper's other methods (Shalit et al. 2012, §7.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -190,10 +190,8 @@ class BiasedALS(PointCompletion):
 
     Attributes
     ----------
-    components_, weights_, mean_, row_effects_, column_effects_
+    components_, weights_, mean_, row_effects_, column_effects_, known_, row_names_, column_names_
         As of `RTRMC`, but U is not orthonormal.
-    known_, row_names_, column_names_
-        As of `RTRMC`.
     n_iter_ : int
     cost_ : float
         The final value of the objective.

@@ -30,11 +30,7 @@ CHUNK = 256
 
 
 def alt_min(
-    tasks: Sequence[tuple[Array, Array]],
-    lam: float,
-    *,
-    tol: float = 1e-8,
-    max_iter: int = 2000,
+    tasks: Sequence[tuple[Array, Array]], lam: float, *, tol: float = 1e-8, max_iter: int = 2000
 ) -> tuple[Array, list[float]]:
     """Minimise ½ Σ_t ‖X_t a_t − y_t‖² + λ ‖A‖₊² over all a_t, with ‖A‖₊ the slightly smoothed trace norm.
 

@@ -281,7 +281,7 @@ class CompletionModel(Saved, Estimator):
         """
         check_is_fitted(self, "known_")
         n, places = integer("n", n, 1), positions("column", self.column_names_, column)
-        rare = np.flatnonzero(self._supports() < integer("min_support", min_support))
+        rare = self._rare(min_support)
         lists = [self._best(place, n, return_std, rare) for place in places.tolist()]
         return lists if np.ndim(column) else lists[0]
 
@@ -289,16 +289,19 @@ class CompletionModel(Saved, Estimator):
         """Return the number of known entries of each row."""
         return np.bincount(self.known_.indices, minlength=self.known_.shape[0])
 
+    def _rare(self, min_support: int) -> Array:
+        return np.flatnonzero(self._supports() < integer("min_support", min_support))
+
     def _best(self, column: int, n: int, return_std: bool, rare: Array) -> list[Any]:
         """Return the best rows except some and those known in the column with a number."""
         scores = self._scores(column)
         rows = best_rows(scores, np.union1d(_known_rows(self.known_, column), rare), n)
         std = [self._std(rows, np.full_like(rows, column))] if return_std else []
-        return self._listed(rows, scores[rows], *std)
+        return self._listed(rows, self._within(scores[rows]), *std)
 
-    def _listed(self, rows: Array, scores: Array, *more: Array) -> list[Any]:
-        """Return names of rows with their predictions, in the order before clipping."""
-        parts = self.row_names_[rows], self._within(scores), *more
+    def _listed(self, rows: Array, *values: Array) -> list[Any]:
+        """Return names of rows with their values."""
+        parts = self.row_names_[rows], *values
         return list(zip(*(part.tolist() for part in parts), strict=True))
 
     def _scores(self, column: int) -> Array:
@@ -306,23 +309,26 @@ class CompletionModel(Saved, Estimator):
         rows = np.arange(self.known_.shape[0], dtype=np.int32)
         return self._values(rows, np.full_like(rows, column))
 
-    def recommend_to_new(self, values: Any, n: int = 10) -> list[Any]:
-        """Return the rows with the highest predictions for a new column.
+    def recommend_to_new(self, values: Any, n: int = 10, *, min_support: int = 0) -> list[Any]:
+        """Return the best rows for a new column, by its values, or by its liked rows.
 
-        If rows are items and columns users, these are the items for a new user who named some favourites.
+        If rows are items and columns users, these are the items for a new user who rated or named some.
 
         Parameters
         ----------
         values : dict, or list
-            The value of each known row, by its name, or its number if `fit` got no names, or a list of liked rows:
-            their value is the highest of `limits`, or 1 for `ImplicitALS`.
+            The value of each known row, by its name, or its number if `fit` got no names, or a list of liked rows.
         n : int
             The length of the list, or fewer if fewer are unknown.
+        min_support : int
+            Leave out rows with fewer known entries.
 
         Returns
         -------
         list of (name, float)
-            Rows and predictions, in descending order, without those in `values`.
+            Other rows, in descending order of their predictions. For liked rows and a model of ratings their match:
+            the mean cosine between which columns are known of a row and of the liked ones, times the prediction for
+            one who rates these highest, from 0 to 1 between the limits. Predictions alone hardly depend on likes.
 
         Raises
         ------
@@ -331,8 +337,8 @@ class CompletionModel(Saved, Estimator):
             given to a model without limits.
         """
         check_is_fitted(self, "known_")
-        n = integer("n", n, 1)
-        if not isinstance(values, Mapping):
+        n, rare = integer("n", n, 1), self._rare(min_support)
+        if likes := not isinstance(values, Mapping):
             values = dict.fromkeys(sequence("values", values), self._liked())
         if not values:
             raise InvalidInputError("values must have a row at least; otherwise recommend to a known column.")
@@ -342,8 +348,22 @@ class CompletionModel(Saved, Estimator):
         self._check_scale(table)
         with one_blas_thread():
             scores = self._in_new_column(table)
-        best = best_rows(scores, rows, n)
-        return self._listed(best, scores[best])
+        shown = self._within(scores)
+        if likes and self._rates:
+            scores = shown = self._matches(rows, shown)
+        best = best_rows(scores, np.union1d(rows, rare), n)
+        return self._listed(best, shown[best])
+
+    def _matches(self, rows: Array, predicted: Array) -> Array:
+        supports = np.maximum(self._supports(), 1)
+        weights = np.zeros(len(supports))
+        weights[rows] = 1.0 / (np.sqrt(supports[rows]) * len(rows))
+        together = self.known_ @ (self.known_.T @ weights) / np.sqrt(supports)
+        together[rows] = 0.0
+        bounds: Any = self._bounds()
+        shares = (predicted - bounds[0]) / (bounds[1] - bounds[0])
+        # Without a common column predictions are all that is left.
+        return shares * together if together.any() else shares
 
     def _liked(self) -> float:
         """Return the value of a liked row."""

@@ -67,24 +67,11 @@ class GossipMatrixCompletion(CompletionEstimator):
         Number of agents, with nearly equal shares of consecutive columns. None means 5, at most the number of
         columns.
     rho : float or "auto"
-        Weight ρ of the agreement. "auto" means a tenth of the agents' mean curvature.
-    limits, handle_unknown : optional
+        As in `GossipPlan`.
+    limits, handle_unknown, random_state, lam, penalty : optional
         As in `RTRMC`.
-    random_state : int, RandomState or None
-        Equal integers give identical results.
-    lam : float
-        λ, which draws unknown entries towards 0.
-    penalty : {"unknown", "all"}
-        The entries that λ draws towards 0.
-    variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
-    graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
-        The links between agents.
-    n_epochs : float
-        The expected number of draws of each edge. With a `decay`, a checkpoint of another number is refused.
-    step_size, decay : float
-        Step sizes go from a to a / (1 + decay), in units of one over an agent's largest curvature.
-    init : {"common", "independent"}
-        Whether agents start with the same random subspace.
+    variant, graph, n_epochs, step_size, decay, init : optional
+        As in `GossipPlan`.
     checkpoint : path, optional
         Save the state there, and resume from it if the file exists.
     verbose : bool
@@ -92,10 +79,8 @@ class GossipMatrixCompletion(CompletionEstimator):
 
     Attributes
     ----------
-    components_, weights_, mean_, row_effects_, column_effects_
+    components_, weights_, mean_, row_effects_, column_effects_, known_, row_names_, column_names_
         As of `RTRMC`. The basis is that of the Fréchet mean of the agents' subspaces.
-    known_, row_names_, column_names_
-        As of `RTRMC`.
     agents_ : Parts
         Each agent's basis, not stored by `save`.
     rho_ : float

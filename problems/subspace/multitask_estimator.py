@@ -235,12 +235,8 @@ class MultitaskSubspace(TaskRegressions):
     n_agents : int or None
         For "gossip": number of agents, with nearly equal shares of consecutive tasks. None means 6, at most the
         number of tasks.
-    rho : float or "auto"
-        For "gossip", as are all parameters up to `init` (see `GossipMatrixCompletion`).
-    variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
-    graph : str, Graph or list of edges
-    n_epochs, step_size, decay : float
-    init : {"common", "independent"}
+    rho, variant, graph, n_epochs, step_size, decay, init : optional
+        For "gossip", as in `GossipPlan`.
     max_iter : int
         Of "batch".
     random_state : int, RandomState or None

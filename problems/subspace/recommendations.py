@@ -1,7 +1,5 @@
 """``rmopt fit completion``: from ratings in a file to a model, its error, and a list for every user."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from dataclasses import replace
@@ -146,8 +144,9 @@ def titled(run: Run, ratings: Ratings, path: Path) -> Ratings:
         )
     titles = items.map(dict(zip(frame[ids[0]], frame[named[0]], strict=True))).fillna("")
     gaps, idle = (titles == "").sum(), (~frame[ids[0]].isin(items)).sum()
-    if gaps or idle:
-        run.say(f"{path}: {gaps:,} of {len(items):,} items have no title; {idle:,} titles were never rated.")
+    counts = {f"items without a title, of {len(items):,}": gaps, "titles never rated": idle}
+    if found := "; ".join(f"{what}: {count:,}" for what, count in counts.items() if count):
+        run.say(f"{path}: {found}.")
     titles = titles.mask(titles == "", items)
     # Films may share a title.
     titles = titles.mask(titles.duplicated(keep=False), titles + " (" + items + ")")

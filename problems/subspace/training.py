@@ -14,15 +14,7 @@ from rmopt.core.streams import Stream, generator
 from rmopt.core.values import written
 from rmopt.costs import GossipCost, Graph, as_graph
 from rmopt.manifolds import Euclidean, Grassmann, Product, frechet_mean
-from rmopt.solvers import (
-    LBFGS,
-    Gossip,
-    InverseTime,
-    Recorder,
-    Result,
-    TreeSum,
-    World,
-)
+from rmopt.solvers import LBFGS, Gossip, InverseTime, Recorder, Result, TreeSum, World
 from rmopt.solvers.threads import one_blas_thread
 
 VARIANTS = "stochastic", "parallel", "precon-stochastic", "precon-parallel"
@@ -49,9 +41,8 @@ class GossipPlan(CheckedValue):
     ----------
     rho : float or "auto"
         Weight ρ of the agreement. "auto" means a tenth of the mean curvature of the agents' shares α_i f_i.
-    variant : str
-        One of `VARIANTS`.
-    graph : str, Graph or list of edges
+    variant : {"stochastic", "parallel", "precon-stochastic", "precon-parallel"}
+    graph : {"path", "ring", "grid", "star", "complete", "erdos-renyi"}, Graph or list of edges
         The links between agents.
     step_size : float
         a, in units of one over an agent's largest curvature at the start, which it finds from its own data.

@@ -602,11 +602,7 @@ class TestCommand:
     def test_a_file(self, tmp_path: Path) -> None:
         status, said = self.says(put(tmp_path, "r.csv", RATINGS))
         assert status == 0
-        for line in (
-            "ratings of items by users",
-            "ratings          4",
-            "rmopt run completion --data ",
-        ):
+        for line in ("ratings of items by users", "ratings          4", "rmopt run completion --data "):
             assert line in said
         assert said.index("rmopt fit completion") < said.index("rmopt run completion")
         assert "rmopt run similarity" not in said

@@ -83,7 +83,7 @@ def test_items_have_titles_that_no_spreadsheet_runs(file: Path, tmp_path: Path, 
     lines = [f'{1950 + i},Film {i},"=cmd, {i // 2}",Comedy' for i in [*range(29), 40, 42]]
     titles.write_text("\n".join(["year,movieId,title,genres", *lines]))
     out = fitted(capsys, file, "-n", 30, "--names", titles, "--out", tmp_path / "new").out
-    assert f"{titles}: 1 of 30 items have no title; 2 titles were never rated." in " ".join(out.split())
+    assert f"{titles}: items without a title, of 30: 1; titles never rated: 2." in " ".join(out.split())
     head, *lines = written(tmp_path / "new")
     names = {line[2] for line in lines}
     assert head[2:4] == ["item", "id"]
@@ -176,8 +176,17 @@ def test_somebody_new_gets_other_items_than_those_that_are_liked(model: Any) -> 
     values = {"Film 3": 5.0, "Film 8": 1.0}
     names = [name for name, _ in model.recommend_to_new(values, 4)]
     assert len(set(names) - set(values)) == 4
-    liked = 1.0 if isinstance(model, ImplicitALS) else 5.0
-    assert model.recommend_to_new(["Film 3"]) == model.recommend_to_new({"Film 3": liked})
+    few = model.recommend_to_new(values, 30, min_support=25)
+    assert few == [one for one in model.recommend_to_new(values, 30) if one in few] != []
+    liked = dict.fromkeys(values, 1.0 if isinstance(model, ImplicitALS) else 5.0)
+    best, wanted = (dict(model.recommend_to_new(given, 30)) for given in ([*liked], liked))
+    if not isinstance(model, ImplicitALS):
+        K = model.known_ / np.sqrt(model.known_.sum(axis=1))[:, None]
+        rows = {name: row for row, name in enumerate(model.row_names_)}
+        near = K @ K[[rows[name] for name in liked]].T.mean(axis=1)
+        wanted = {name: (score - 1.0) / 4.0 * near[rows[name]] for name, score in wanted.items()}
+    assert best == pytest.approx(wanted)
+    assert [*best.values()] == sorted(best.values(), reverse=True)
     for wrong in ({}, {"Film 3": "good"}, {"Film 99": 1.0}, "Film 3"):
         with pytest.raises(InvalidInputError):
             model.recommend_to_new(wrong)
@@ -196,16 +205,20 @@ def test_a_page_recommends(model: Any) -> None:
     ]
     assert found == model.recommend("ann7", 4, **how)
     known = model.row_names_[model.known_[:, [model.column_names_.tolist().index("ann7")]].indices]
-    assert of_user.message == f"Recommended to ann7, from {len(known)} known items:"
-    for result in of_user.results:
-        assert {reason["term"] for reason in result["why"]} <= set(known)
-    likes = find("likes=3&likes=8").results
+    assert of_user.message.startswith(f"Recommended to ann7, from {len(known)} known items, with ")
+    reasons = [reason for result in of_user.results for reason in result.get("why", [])]
+    assert reasons == [] or {reason["term"] for reason in reasons} <= set(known)
+    likes = find("likes=3&likes=8&likes=3").results
     wanted = model.recommend_to_new(model.row_names_[[3, 8]].tolist(), 4)
     assert [(result["name"], result["score"]) for result in likes] == wanted
     row = likes[0]["row"]
     kept = [("likes", 3), ("likes", 8)]
     assert [*likes[0]["links"].values()] == [[("like", row), *kept], [*kept, ("likes", row)]]
     # What is liked stays so at the next search.
+    assert find("q=ann7&likes=3").message == of_user.message
+    [again] = find(f"q={model.row_names_[3]}&likes=3").results
+    assert again["label"] == "liked"
+    assert list(again["links"]) == ["similar"]
     named = find("q=film+2&likes=3&likes=8")
     assert find("likes=3&likes=8").liked[model.row_names_[3]] == [("likes", "8")]
     assert named.liked[model.row_names_[8]] == [("q", "film 2"), ("likes", "3")]
@@ -214,8 +227,11 @@ def test_a_page_recommends(model: Any) -> None:
     assert named.kept == kept
     alike = find("like=3", 2).results
     assert [(result["name"], result["score"]) for result in alike] == model.similar(model.row_names_[3], 2)
-    assert find("q=film+2").results[0]["name"] == "Film 2"
-    assert all("Film 2" in result["name"] for result in find("q=film+2").results)
+    of_name = find("q=film+2")
+    assert of_name.message == "Items with this name: 11, the most popular first."
+    assert all("Film 2" in result["name"] for result in of_name.results)
+    counts = [model.known_[[result["row"]]].nnz for result in of_name.results]
+    assert counts[1:] == sorted(counts[1:], reverse=True)
     assert "neither" in find("q=zoe").message
     assert "40 users" in find("q=").message
     for fields in ("like=30", "likes=x"):
