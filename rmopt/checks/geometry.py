@@ -582,7 +582,7 @@ def _zero_step(at: _Curves) -> float:
     # Points may come from the same factorisation whose signs the retraction loses.
     points = [x, -x] if isinstance(x, np.ndarray) and M.check_point(-x) is None else [x]
     pairs += [(_end(at.retraction, M, point, M.zero_vector(point)), point) for point in points]
-    return max(_apart(M, *pair) for pair in pairs)
+    return float(np.max([_apart(M, *pair) for pair in pairs]))
 
 
 @law(RETRACTION, "`t` is used twice, or not at all, or without its sign, or within bounds", 1e-10)

@@ -511,6 +511,7 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     wrong("repetition", lambda: check_retraction(drawn_when_made, Frames())),
     wrong("invariance", lambda: check_retraction(retraction(1, by_two_qr), FixedRankEmbedded(6, 5, 2))),
     wrong("zero step", moved_by, 1, lambda m, x, v, t: np.linalg.qr(x + t * v)[0]),
+    wrong("zero step", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v / m.norm(x, v), t * m.norm(x, v))),
     wrong("rigidity", moved_by, 1, lambda m, x, v, t: by_qr(m, x, 1.1 * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, t * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, abs(t))),
