@@ -31,8 +31,7 @@ DIFFERENCES = 1e-5
 # The largest dimension times size for which the dimension is counted, to bound the memory.
 LARGE = 4_000_000
 
-MANIFOLD: list[Law] = []
-RETRACTION: list[Law] = []
+MANIFOLD, RETRACTION, RESULT = (list[Law]() for _ in range(3))
 
 
 def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
@@ -99,16 +98,18 @@ def check_retraction(
     https://doi.org/10.1137/100802529.
     """
     rng = np.random.default_rng(rng)
-    start = start_at(manifold, point, rng)
+    x = in_precision(start_at(manifold, point, rng), dtype)
     is_made = callable(retraction) and not isinstance(retraction, Retraction)
     # A name or None. A retraction of another manifold breaks its laws.
     moves = [retraction() if is_made else retraction for _ in range(2)]
     moves = [one if isinstance(one, Retraction) else manifold.fitting(one) for one in moves]
-    x, subject = in_precision(start, dtype), f"{shown(moves[0])} on {manifold}"
-    vectors = partial(manifold.random_tangent_vector, x, rng)
+    vectors, subject = partial(manifold.random_tangent_vector, x, rng), f"{shown(moves[0])} on {manifold}"
     xi = vectors()
     slopes = along_several(partial(_slopes, moves[0], manifold, x), vectors, xi)
-    return slopes + hold(RETRACTION, subject, _Curves(moves, manifold, x, xi, rng), coarseness_of(x))
+    curves = _Curves(moves, manifold, x, xi, rng)
+    # Without a point all other laws would fail, with wrong causes.
+    broken = [check for check in hold(RESULT, subject, curves) if not check]
+    return broken or slopes + hold(RETRACTION, subject, curves, coarseness_of(x))
 
 
 def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list[Check]:
@@ -123,10 +124,8 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list
         return float(np.linalg.norm(dense(beside(t, (-1.0, start), (-t, direction)))))
 
     def bend(t: float) -> float:
-        if manifold.knows("exp"):
-            off = beside(t, (-1.0, manifold.embed_point(manifold.exp(x, t * xi))))
-        else:
-            off = beside(t, (-1.0, start), (-t, direction))
+        exp = manifold.embed_point(manifold.exp(x, t * xi)) if manifold.knows("exp") else None
+        off = beside(t, (-1.0, start), (-t, direction)) if exp is None else beside(t, (-1.0, exp))
         return manifold.norm(x, manifold.projection(x, off))
 
     astray = "the curve does not start at x with velocity ξ: a factor, a sign, or another basis"
@@ -547,6 +546,13 @@ class _Curves:
                 with suppress(InvalidInputError) if reach == np.inf else nullcontext():
                     ends += [(xi, t, self(xi, t))] if t <= bound and t < np.inf else []
         return ends
+
+
+@law(RESULT, "a mistake in its code; a matrix becomes a point by manifold.from_matrix", 0.0)
+def _result(at: _Curves) -> Any:
+    """R(x, ξ) is a point."""
+    end, kind = at(at.directions[0], 1e-6), type(at.x)
+    return 0.0 if isinstance(end, kind) else f"it returned {type(end).__name__}, not {kind.__name__}"
 
 
 @law(RETRACTION, "no return to the manifold; `reach` of another curve; or numpy's arrays of double precision")

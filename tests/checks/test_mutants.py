@@ -701,6 +701,16 @@ def test_other_laws_of_a_retraction_that_writes_into_what_it_is_given_measure_wh
         assert [check.name for check in moved_by(1, move) if not check] == ["purity"]
 
 
+def test_a_retraction_without_a_point_has_one_finding() -> None:
+    def crash(*_: Any) -> Any:
+        raise NameError("name 'tangant' is not defined")
+
+    for move, said in ((crash, "raised NameError: name 'tangant'"), (zip, "returned zip, not ndarray")):
+        (check,) = moved_by(1, lambda *given, move=move: move(*given[1:3]))
+        assert (check.name, check.passed) == ("result", False)
+        assert f"it {said}" in check.detail
+
+
 def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -> None:
     def broken(self: Any, a: Any, b: Any, v: Any) -> Any:
         raise ValueError("operands could not be broadcast together")

@@ -603,6 +603,10 @@ class Drawn(Mine):
         return super().__call__(manifold, point, tangent, t + self.factor * t**3 * abs(tangent.M).sum())
 
 
+class Other:
+    order, name, __call__ = 1, "other", Half.__call__
+
+
 class Refuses(Mine):
     def __call__(self, manifold, point, tangent, t=1.0):
         if manifold.norm(point, tangent) * abs(t) > 1.0:
@@ -635,6 +639,7 @@ def test_own_retractions_and_solvers_are_compared(call: Callable[..., Any], tmp_
     for name, sentence in (
         ("Half", r"Half breaks a law.* FAILED rigidity of"),
         ("Bare", r"Bare\(\) has no order; write"),
+        ("Other", r"Other = .* must be derived from rmopt.core.Retraction"),
         ("Drawn", r"Drawn breaks a law.* FAILED repetition of .* cause: random numbers"),
     ):
         with pytest.raises(InvalidInputError, match=sentence):
