@@ -78,6 +78,15 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None, field: 
     return found
 
 
+def real_only(what: str, values: np.ndarray) -> np.ndarray:
+    """Return numbers of a cost that takes no complex points, and refuse complex ones."""
+    if np.iscomplexobj(values):
+        raise InvalidInputError(
+            f"{what} takes real points; take a manifold of them, or a cost by a function."
+        )
+    return values
+
+
 def flag(name: str, value: Any) -> bool:
     """Return True or False, and refuse a string such as "no"."""
     if not isinstance(value, bool | np.bool_):

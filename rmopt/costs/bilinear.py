@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rmopt.core.ambient import Array, Factored, dense
-from rmopt.core.arguments import numbers
+from rmopt.core.arguments import numbers, real_only
 from rmopt.core.cost import FiniteSum
 from rmopt.core.low_rank import LowRankPoint, PSDPoint
 from rmopt.core.matrices import as_rows, checked_matrix, index_rows, row_dots
@@ -233,9 +233,9 @@ class TripletSum(Bilinear):
 
 def scores(point: Any, left: Any, right: Any) -> Array:
     """Return lᵢᵀ W rᵢ for the paired rows of two matrices, also at a point that is an array."""
-    if not isinstance(point, np.ndarray):
-        return np.asarray(point.bilinear(left, right))
-    return row_dots(right, left @ point)
+    factored = not isinstance(point, np.ndarray)
+    found = np.asarray(point.bilinear(left, right)) if factored else row_dots(right, left @ point)
+    return real_only("a loss of lᵀ W r", found)
 
 
 def _taken(rows: Any, places: Array) -> Any:

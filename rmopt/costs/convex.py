@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmopt.core.ambient import Actions, Ambient, Array, Factored, Sum, dense
-from rmopt.core.arguments import number, optional
+from rmopt.core.arguments import number, optional, real_only
 from rmopt.core.cost import Cost
 from rmopt.core.low_rank import PSDFactor, PSDPoint
 from rmopt.errors import InvalidInputError
@@ -154,7 +154,7 @@ class ConvexCost(Cost):
 
 def _factor(point: Any) -> Array:
     """Return Y with W = YYᵀ, which a point of factors is itself."""
-    return point if isinstance(point, np.ndarray) else point.factor()
+    return real_only("a convex cost of W = YYᵀ", point if isinstance(point, np.ndarray) else point.factor())
 
 
 def _parts(cost: ConvexCost) -> tuple[ConvexCost, ...]:

@@ -151,6 +151,13 @@ def test_a_new_loss_is_ten_lines() -> None:
     assert run(cost, RankIncremental(max_iter=2)).steps == 2
 
 
+def test_complex_points_are_refused() -> None:
+    X = np.random.default_rng(0).standard_normal((8, 4))
+    for cost in (MetricRegression(np.eye(4)) + Trace(0.5), 2.0 * BilinearSum(X, X)):
+        with pytest.raises(InvalidInputError, match="takes real points"):
+            LBFGS().run(Problem(PSDFixedRank(4, 2, field="complex"), cost), random_state=0)
+
+
 def test_a_trace_fits_every_size() -> None:
     problem = Problem(PSDFixedRank(3, 1), Trace(0.5))
     assert check_gradient(problem)
