@@ -161,7 +161,7 @@ def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
 class _Tangents:
     """A manifold at a point, with tangent vectors, ambient matrices and other points."""
 
-    def __init__(self, manifold: Manifold, rng: Any, point: Any, dtype: Any) -> None:
+    def __init__(self, manifold: Any, rng: Any, point: Any, dtype: Any) -> None:
         self.rng = rng = np.random.default_rng(rng)
         self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
         self.x = in_precision(start_at(manifold, point, rng), dtype)
@@ -236,8 +236,7 @@ def _points(at: _Tangents) -> Any:
 @law(MANIFOLD, "numpy's own arrays, such as `np.eye(n)`, and scalars are of double precision", 0.0)
 def _precision(at: _Tangents) -> Any:
     """Results at a point have its precision, whatever that of the ambient matrix."""
-    manifold: Any = at.manifold
-    x, y, a = at.x, at.y, at.a
+    manifold, x, y, a = at.manifold, at.x, at.y, at.a
     made = {
         "random_tangent_vector": a, "zero_vector": manifold.zero_vector(x), "projection": at.project(at.Z),
         "euclidean_to_riemannian_gradient": manifold.euclidean_to_riemannian_gradient(x, at.Z),
@@ -500,8 +499,7 @@ def _blocks(at: _Tangents) -> float | None:
 @law(MANIFOLD, "max_step is of another line, or safe_step goes beyond it")
 def _step_bound(at: _Tangents) -> Any:
     """A straight line stays on the manifold up to max_step and leaves there, and safe_step is shorter."""
-    manifold: Any = at.manifold
-    direction = at.a
+    manifold, direction = at.manifold, at.a
     if not hasattr(manifold, "max_step"):
         return None
     if not np.isfinite(manifold.max_step(at.x, direction)):
@@ -575,8 +573,7 @@ def _invariance(at: _Curves) -> Any:
     manifold, form = at.manifold, in_other_factors(at.x, at.rng)
 
     def there(xi: Any, t: float) -> Any:
-        moved = manifold.projection(form, manifold.embedding(at.x, xi))
-        return _end(at.retraction, manifold, form, moved, t)
+        return _end(at.retraction, manifold, form, manifold.projection(form, manifold.embedding(at.x, xi)), t)
 
     return form and np.max([_same(manifold, end, there(xi, t)) for xi, t, end in at.ends])
 

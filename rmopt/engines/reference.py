@@ -120,8 +120,7 @@ class ReferenceEngine(Engine):
         point, steps, updates, memory = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
             direction, memory = rule.direction(look, point, terms, memory, steps)
-            length = manifold.norm(point, direction)
-            if not np.isfinite(length):
+            if not np.isfinite(length := manifold.norm(point, direction)):
                 raise diverged(steps, eta)
             steps += 1
             if length > 0.0:
