@@ -147,7 +147,7 @@ TABLE = (
     )),
     ("measure", "problems/subspace/completer.py",
      "test_factor_completion.py::test_held_out_bundles_are_scored_by_their_names", (
-        ("rmse", "np.sqrt(np.mean(gaps**2))", "np.mean(np.abs(gaps))"),
+        ("rmse", "np.sqrt(np.mean(np.ldexp(gaps, -power) ** 2))", "np.mean(np.ldexp(np.abs(gaps), -power))"),
     )),
     ("measure", "problems/subspace/experiment.py",
      "test_multitask.py::test_errors_of_tasks_with_one_test_row_have_no_variance_of_their_own", (
