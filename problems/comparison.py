@@ -53,7 +53,7 @@ CHANCE = 0.05
 # How often a grid grows past an edge.
 GROWTHS = 4
 # Results and settings that are no numbers.
-NOT_BY_SEED = ("code", "file", "variant", "how", "parameters", "curve", "pixels")
+NOT_BY_SEED = ("code", "file", "variant", "how", "parameters", "curve", "pixels", "failed")
 # Options that affect no number.
 NOT_IN_RESULTS = ("data", "data_home", "method", "n_jobs", "resume")
 
@@ -239,7 +239,8 @@ def _cell(settings: Settings, train: Callable[[Settings], Cell]) -> Cell:
     try:
         return train(settings)
     except InvalidInputError as error:
-        raise InvalidInputError(f"{settings['method']}, seed {settings['seed']}: {error}") from error
+        name = ", ".join(filter(None, [settings["method"], settings.get("variant")]))
+        raise InvalidInputError(f"{name}, seed {settings['seed']}: {error}") from error
 
 
 def listed(*several: Settings) -> str:
@@ -403,8 +404,8 @@ class Experiment:
                 model.fit(part.X, part.y, recorder=recorder)
                 seconds = recorder.rows[-1]["seconds"]
                 curve = [[row["step"], row["seconds"], row["value"]] for row in recorder.rows if row["step"]]
-        except DivergedError:
-            return dict.fromkeys((*self.columns, "seconds")) | {"curve": []}
+        except DivergedError as error:
+            return dict.fromkeys((*self.columns, "seconds")) | {"curve": [], "failed": str(error)}
         return self.measure(model, part) | {"seconds": seconds, "curve": curve}
 
     def row(self, row: Row) -> Cell:
@@ -513,7 +514,11 @@ class Experiment:
         beside = [
             f"{row.label} less {rows[0].label}, {name}: {Difference.of(row.cells, rows[0].cells, name)}."
             for row, name in product(own, [*self.columns][:1] if own else [])
+            if row.whole and rows[0].whole
         ]
+        # Of the first seed that failed.
+        failed = {row.label: cell["failed"] for row in rows for cell in row.cells[::-1] if "failed" in cell}
+        notes = [f"{label} failed: {why}" for label, why in failed.items()]
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
         fails = any(claim.reproduced is False for claim in claims) and self.data == fields(self)[0].default
         return Outcome(
@@ -523,7 +528,7 @@ class Experiment:
             rows=[Settings(method=row.label) | self.row(row) for row in rows],
             headings=self.headings,
             claims=claims,
-            notes=self.notes(rows) + beside + [self.toy] * bool(self.toy and fails),
+            notes=notes + self.notes(rows) + beside + [self.toy] * bool(self.toy and fails),
         )
 
     def _choices(self, comparison: Comparison, one: Settings) -> list[Cell]:
@@ -603,7 +608,7 @@ class Difference:
     ...     [{"map": 0.6}, {"map": 0.72}, {"map": 0.66}],
     ... )
     >>> print(Difference.of(ours, theirs, "map"))
-    above, +0.090 ± 0.006
+    above, +0.0900 ± 0.0058
     >>> print(Difference(0.12, 0.017, 2))
     level, +0.120 ± 0.017, within the 0.216 that 2 seeds leave open
     >>> print(Difference(-4e-5, 3.2e-5, 5))
@@ -635,8 +640,8 @@ class Difference:
         return "level" if abs(self.mean) <= self.margin else "above" if self.mean > 0 else "below"
 
     def __str__(self) -> str:
-        # More digits where three would show no error; below them all is rounding.
-        digits = 1 - int(np.floor(np.log10(self.sem))) if 1e-9 < self.sem < 5e-4 else 3
+        # Two digits of the error, and at least three places; below 1e-9 all is rounding.
+        digits = max(3, 1 - int(np.floor(np.log10(self.sem)))) if self.sem > 1e-9 else 3
         shown = f"{self.verdict}, {self.mean:+.{digits}f}" + f" ± {self.sem:.{digits}f}" * (self.count > 1)
         doubt = f", within the {self.margin:.{digits}f} that {self.count} seeds leave open"
         return shown + doubt if self.verdict == "level" and self.sem > 0.0 else shown

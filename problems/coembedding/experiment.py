@@ -258,8 +258,8 @@ class Tagging(Experiment):
         test = self.bundle.held_out(one["seed"])
         try:
             return self.trained(one, test, test)
-        except DivergedError:
-            return dict.fromkeys((*self.columns, "seconds"))
+        except DivergedError as error:
+            return dict.fromkeys((*self.columns, "seconds")) | {"failed": str(error)}
 
     def trained(self, one: Settings, test: Array, held: Array) -> Cell:
         """Return the F1 of a model on held-out posts, and of a co-embedding its rank and certified gap."""

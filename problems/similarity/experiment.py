@@ -25,9 +25,9 @@ from problems.similarity.baselines import FactoredGradientDescent, PassiveAggres
 from problems.similarity.estimators import ContrastiveSimilarity, initial_point
 from problems.triplets import ClassTriplets
 from rmopt.checks import check_retraction
-from rmopt.core import InvalidInputError, Manifold, Problem
+from rmopt.core import InvalidInputError, Manifold, Problem, Retraction
 from rmopt.core.ambient import Array
-from rmopt.core.arguments import integer
+from rmopt.core.arguments import instance, integer
 from rmopt.costs import TripletSum
 from rmopt.engines import ReferenceEngine
 from rmopt.experiments import Claim
@@ -260,6 +260,7 @@ class Similarity(Experiment):
             if not make or ":" in value:
                 self.parts[value], variant["file"] = made()
             if key == "retraction" and value in self.parts:
+                instance(value, self.parts[value], Retraction, "derived from rmopt.core.Retraction")
                 # Read twice: with random numbers of its file or class another run would differ.
                 both = iter([self.parts[value], made()[0]])
                 checks = check_retraction(both.__next__, FixedRankEmbedded(12, 9, 3))

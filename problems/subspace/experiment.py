@@ -313,8 +313,8 @@ class Multitask(Experiment):
         begun = perf_counter()
         try:
             model.fit(bundle.X[~test], bundle.y[~test], bundle.task[~test])
-        except DivergedError:
-            return dict.fromkeys((*self.columns, "seconds"))
+        except DivergedError as error:
+            return dict.fromkeys((*self.columns, "seconds")) | {"failed": str(error)}
         seconds = perf_counter() - begun
         X, which = bundle.X[test], bundle.task[test]
         predicted = numbers("predict(X, tasks)", model.predict(X, which), which.shape)

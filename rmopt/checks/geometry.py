@@ -31,8 +31,7 @@ DIFFERENCES = 1e-5
 # The largest dimension times size for which the dimension is counted, to bound the memory.
 LARGE = 4_000_000
 
-MANIFOLD: list[Law] = []
-RETRACTION: list[Law] = []
+MANIFOLD, RETRACTION, RESULT = (list[Law]() for _ in range(3))
 
 
 def check_manifold(manifold: Manifold, rng: Any = 0, point: Any = None, dtype: Any = None) -> list[Check]:
@@ -99,16 +98,18 @@ def check_retraction(
     https://doi.org/10.1137/100802529.
     """
     rng = np.random.default_rng(rng)
-    start = start_at(manifold, point, rng)
+    x = in_precision(start_at(manifold, point, rng), dtype)
     is_made = callable(retraction) and not isinstance(retraction, Retraction)
     # A name or None. A retraction of another manifold breaks its laws.
     moves = [retraction() if is_made else retraction for _ in range(2)]
     moves = [one if isinstance(one, Retraction) else manifold.fitting(one) for one in moves]
-    x, subject = in_precision(start, dtype), f"{shown(moves[0])} on {manifold}"
-    vectors = partial(manifold.random_tangent_vector, x, rng)
+    vectors, subject = partial(manifold.random_tangent_vector, x, rng), f"{shown(moves[0])} on {manifold}"
     xi = vectors()
     slopes = along_several(partial(_slopes, moves[0], manifold, x), vectors, xi)
-    return slopes + hold(RETRACTION, subject, _Curves(moves, manifold, x, xi, rng), coarseness_of(x))
+    curves = _Curves(moves, manifold, x, xi, rng)
+    # Without a point all other laws would fail, with wrong causes.
+    broken = [check for check in hold(RESULT, subject, curves) if not check]
+    return broken or slopes + hold(RETRACTION, subject, curves, coarseness_of(x))
 
 
 def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list[Check]:
@@ -123,10 +124,8 @@ def _slopes(retraction: Retraction, manifold: Manifold, x: Any, xi: Any) -> list
         return float(np.linalg.norm(dense(beside(t, (-1.0, start), (-t, direction)))))
 
     def bend(t: float) -> float:
-        if manifold.knows("exp"):
-            off = beside(t, (-1.0, manifold.embed_point(manifold.exp(x, t * xi))))
-        else:
-            off = beside(t, (-1.0, start), (-t, direction))
+        exp = manifold.embed_point(manifold.exp(x, t * xi)) if manifold.knows("exp") else None
+        off = beside(t, (-1.0, start), (-t, direction)) if exp is None else beside(t, (-1.0, exp))
         return manifold.norm(x, manifold.projection(x, off))
 
     astray = "the curve does not start at x with velocity ξ: a factor, a sign, or another basis"
@@ -162,7 +161,7 @@ def start_at(manifold: Manifold, point: Any, rng: np.random.Generator) -> Any:
 class _Tangents:
     """A manifold at a point, with tangent vectors, ambient matrices and other points."""
 
-    def __init__(self, manifold: Manifold, rng: Any, point: Any, dtype: Any) -> None:
+    def __init__(self, manifold: Any, rng: Any, point: Any, dtype: Any) -> None:
         self.rng = rng = np.random.default_rng(rng)
         self.manifold, self.inner, self.norm = manifold, manifold.inner_product, manifold.norm
         self.x = in_precision(start_at(manifold, point, rng), dtype)
@@ -237,8 +236,7 @@ def _points(at: _Tangents) -> Any:
 @law(MANIFOLD, "numpy's own arrays, such as `np.eye(n)`, and scalars are of double precision", 0.0)
 def _precision(at: _Tangents) -> Any:
     """Results at a point have its precision, whatever that of the ambient matrix."""
-    manifold: Any = at.manifold
-    x, y, a = at.x, at.y, at.a
+    manifold, x, y, a = at.manifold, at.x, at.y, at.a
     made = {
         "random_tangent_vector": a, "zero_vector": manifold.zero_vector(x), "projection": at.project(at.Z),
         "euclidean_to_riemannian_gradient": manifold.euclidean_to_riemannian_gradient(x, at.Z),
@@ -501,8 +499,7 @@ def _blocks(at: _Tangents) -> float | None:
 @law(MANIFOLD, "max_step is of another line, or safe_step goes beyond it")
 def _step_bound(at: _Tangents) -> Any:
     """A straight line stays on the manifold up to max_step and leaves there, and safe_step is shorter."""
-    manifold: Any = at.manifold
-    direction = at.a
+    manifold, direction = at.manifold, at.a
     if not hasattr(manifold, "max_step"):
         return None
     if not np.isfinite(manifold.max_step(at.x, direction)):
@@ -549,6 +546,13 @@ class _Curves:
         return ends
 
 
+@law(RESULT, "a mistake in its code; a matrix becomes a point by manifold.from_matrix", 0.0)
+def _result(at: _Curves) -> Any:
+    """R(x, ξ) is a point."""
+    end, kind = at(at.directions[0], 1e-6), type(at.x)
+    return 0.0 if isinstance(end, kind) else f"it returned {type(end).__name__}, not {kind.__name__}"
+
+
 @law(RETRACTION, "no return to the manifold; `reach` of another curve; or numpy's arrays of double precision")
 def _staying(at: _Curves) -> Any:
     """R(x, ξ) lies on the manifold, up to `reach`, in the precision of x."""
@@ -569,8 +573,7 @@ def _invariance(at: _Curves) -> Any:
     manifold, form = at.manifold, in_other_factors(at.x, at.rng)
 
     def there(xi: Any, t: float) -> Any:
-        moved = manifold.projection(form, manifold.embedding(at.x, xi))
-        return _end(at.retraction, manifold, form, moved, t)
+        return _end(at.retraction, manifold, form, manifold.projection(form, manifold.embedding(at.x, xi)), t)
 
     return form and np.max([_same(manifold, end, there(xi, t)) for xi, t, end in at.ends])
 
@@ -582,7 +585,7 @@ def _zero_step(at: _Curves) -> float:
     # Points may come from the same factorisation whose signs the retraction loses.
     points = [x, -x] if isinstance(x, np.ndarray) and M.check_point(-x) is None else [x]
     pairs += [(_end(at.retraction, M, point, M.zero_vector(point)), point) for point in points]
-    return max(_apart(M, *pair) for pair in pairs)
+    return float(np.max([_apart(M, *pair) for pair in pairs]))
 
 
 @law(RETRACTION, "`t` is used twice, or not at all, or without its sign, or within bounds", 1e-10)

@@ -109,7 +109,7 @@ def hold(laws: Iterable[Law], subject: str, about: Any, coarseness: float = 1.0)
     """Check all laws that apply to a subject. `coarseness` is that of the points."""
     checks = []
     for name, says, cause, least, measure in laws:
-        error, limit = np.nan, min(least * coarseness, max(least, LARGEST))
+        limit = min(least * coarseness, max(least, LARGEST))
         found: float | str | None
         try:
             with np.errstate(all="ignore"):
@@ -121,10 +121,7 @@ def hold(laws: Iterable[Law], subject: str, about: Any, coarseness: float = 1.0)
             found = f"it raised {type(failure).__name__}: {failure}"
         if found is None:
             continue
-        if isinstance(found, str):
-            says = f"{says}, but {found}"
-        else:
-            error = float(found)
+        says, error = (f"{says}, but {found}", np.nan) if isinstance(found, str) else (says, float(found))
         passed = bool(error <= limit)
         detail = says if passed else f"{says}; likely cause: {cause}"
         checks.append(Check(name, subject, passed, error, limit, detail))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import typer
-from typer.core import TyperGroup
 
 from rmopt.cli.failures import fail, one_line_errors
 from rmopt.cli.registry import COMMON, EXPERIMENTS, MODELS, as_command, as_json, load, registered, table_of
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 ENTRIES: dict[Any, str] = {"run": EXPERIMENTS, "fit": MODELS}
 
 
-class Registered(TyperGroup):
+class Registered(typer.core.TyperGroup):
     """The experiments of ``rmopt run``, or the models of ``rmopt fit``, each imported on its call."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -122,7 +121,8 @@ def keep_and_show(run: "Run", outcome: "Outcome", folder: OutputFolder) -> None:
         typer.echo(as_json(result))
     run.say(f"{run.experiment} on {outcome.data}, seed {run.seed}\n")
     print_rows(run.console, result["rows"], outcome.headings)
-    claims = [f"\nClaims of the paper, tested on {outcome.data}:", *map(str, outcome.claims)]
+    of = " of the paper" * any("(not in the paper)" not in one.claim for one in outcome.claims)
+    claims = [f"\nClaims{of}, tested on {outcome.data}:", *map(str, outcome.claims)]
     for text in ["\n- ".join(claims)] * bool(outcome.claims) + outcome.notes:
         run.say(text)
     if path.exists() and f'"experiment": "{run.experiment}"' not in path.read_text("utf-8", "replace"):

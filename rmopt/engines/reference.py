@@ -13,7 +13,8 @@ from rmopt.core.cost import FiniteSum
 from rmopt.core.manifold import Manifold
 from rmopt.core.problem import ambient_at, unchanged
 from rmopt.core.retraction import Retraction
-from rmopt.engines.base import Engine, checked, diverged
+from rmopt.engines.base import Engine, checked, diverged, lost
+from rmopt.errors import InvalidInputError
 
 
 class Look:
@@ -119,12 +120,14 @@ class ReferenceEngine(Engine):
         point, steps, updates, memory = vars(state).values()
         for terms, eta in zip(schedule, etas, strict=True):
             direction, memory = rule.direction(look, point, terms, memory, steps)
-            length = manifold.norm(point, direction)
-            if not np.isfinite(length):
+            if not np.isfinite(length := manifold.norm(point, direction)):
                 raise diverged(steps, eta)
             steps += 1
             if length > 0.0:
-                start, point = point, self.retraction(manifold, point, direction, -eta)
+                try:
+                    start, point = point, self.retraction(manifold, point, direction, -eta)
+                except InvalidInputError as error:  # a step that is too long for the retraction
+                    raise lost(steps - 1, error) from error
                 memory, updates = rule.carried(look, start, point, memory), updates + 1
         return ReferenceState(point, steps, updates, memory)
 

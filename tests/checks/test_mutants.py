@@ -511,6 +511,7 @@ MUTANTS: list[tuple[Callable[[], Any], str]] = [
     wrong("repetition", lambda: check_retraction(drawn_when_made, Frames())),
     wrong("invariance", lambda: check_retraction(retraction(1, by_two_qr), FixedRankEmbedded(6, 5, 2))),
     wrong("zero step", moved_by, 1, lambda m, x, v, t: np.linalg.qr(x + t * v)[0]),
+    wrong("zero step", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v / m.norm(x, v), t * m.norm(x, v))),
     wrong("rigidity", moved_by, 1, lambda m, x, v, t: by_qr(m, x, 1.1 * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, t * v, t)),
     wrong("scaling", moved_by, 1, lambda m, x, v, t: by_qr(m, x, v, abs(t))),
@@ -698,6 +699,16 @@ def test_a_minimum_is_no_false_alarm() -> None:
 def test_other_laws_of_a_retraction_that_writes_into_what_it_is_given_measure_what_it_does() -> None:
     for move in (in_place, shortening):
         assert [check.name for check in moved_by(1, move) if not check] == ["purity"]
+
+
+def test_a_retraction_without_a_point_has_one_finding() -> None:
+    def crash(*_: Any) -> Any:
+        raise NameError("name 'tangant' is not defined")
+
+    for move, said in ((crash, "raised NameError: name 'tangant'"), (zip, "returned zip, not ndarray")):
+        (check,) = moved_by(1, lambda *given, move=move: move(*given[1:3]))
+        assert (check.name, check.passed) == ("result", False)
+        assert f"it {said}" in check.detail
 
 
 def test_a_part_that_raises_is_a_broken_law_and_a_missing_capability_is_none() -> None:

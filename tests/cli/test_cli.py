@@ -69,7 +69,9 @@ class Fields:
     rank: Annotated[int, typer.Option(help="The rank.")] = 3
 
     def __call__(self, run: Run) -> Outcome:
-        return Outcome("digits", {"rank": self.rank}, [])
+        return Outcome(
+            "digits", {"rank": self.rank}, [], claims=[Claim("(not in the paper) it learns", None, "")]
+        )
 
 
 def compared(run: Run, file: str, minutes: float, data_home: Path | None, names: Path | None) -> Outcome:
@@ -181,6 +183,7 @@ def test_result_has_one_shape_and_json_is_all_on_standard_output(call: Any) -> N
 def test_fields_of_a_class_are_options(call: Any) -> None:
     assert json.loads(call("run", "Fields", "--rank", "7", "--json").out)["parameters"] == {"rank": 7}
     assert "--rank N" in call("run", "Fields", "--help").out
+    assert "\nClaims, tested on digits:\n" in call("run", "Fields").out
 
 
 def test_quiet_prints_the_folder_which_is_a_new_one(call: Any) -> None:

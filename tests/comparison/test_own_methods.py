@@ -576,6 +576,7 @@ def test_a_method_of_a_file_finds_modules_beside_it(tmp_path: Path) -> None:
 
 PARTS = """
 import numpy as np
+from rmopt import InvalidInputError
 from rmopt.core import Retraction
 from rmopt.retractions import FIXED_RANK_RETRACTIONS
 from rmopt.solvers import SGD
@@ -600,6 +601,17 @@ class Drawn(Mine):
 
     def __call__(self, manifold, point, tangent, t=1.0):
         return super().__call__(manifold, point, tangent, t + self.factor * t**3 * abs(tangent.M).sum())
+
+
+class Other:
+    order, name, __call__ = 1, "other", Half.__call__
+
+
+class Refuses(Mine):
+    def __call__(self, manifold, point, tangent, t=1.0):
+        if manifold.norm(point, tangent) * abs(t) > 1.0:
+            raise InvalidInputError("the step is too long")
+        return super().__call__(manifold, point, tangent, t)
 
 
 class Steps(SGD):
@@ -627,12 +639,31 @@ def test_own_retractions_and_solvers_are_compared(call: Callable[..., Any], tmp_
     for name, sentence in (
         ("Half", r"Half breaks a law.* FAILED rigidity of"),
         ("Bare", r"Bare\(\) has no order; write"),
+        ("Other", r"Other = .* must be derived from rmopt.core.Retraction"),
         ("Drawn", r"Drawn breaks a law.* FAILED repetition of .* cause: random numbers"),
     ):
         with pytest.raises(InvalidInputError, match=sentence):
             call("similarity", method=[], compare=f"retraction={tmp_path / 'parts.py'}:{name}")
     with pytest.raises(InvalidInputError, match="the class of a solver"):
         call("similarity", method=[], compare="solver=loreta,adam")
+
+
+def test_a_retraction_that_refuses_long_steps_loses_with_a_reason(
+    call: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "parts.py").write_text(PARTS)
+    text = f"retraction=second-order,{tmp_path / 'parts.py'}:Refuses"
+    outcome = call("similarity", f"{HERE}:Diverges", seeds=1, compare=text)
+    assert [row["map"] is None for row in outcome.rows] == [False, False, True, True]
+    first, second = outcome.notes[:2]
+    assert first.startswith("LORETA-1, Refuses (Python) failed: the run diverged at step ")
+    assert "(the step is too long); take a smaller step size." in first
+    assert second == "Diverges failed: it left the numbers at step 3"
+    assert not any("nan" in str(one) for one in [*outcome.notes, *outcome.claims])
+    # Shorter steps of its grid remain.
+    chosen = call("similarity", method=[], seeds=1, compare=text, select="first", folds=2)
+    assert chosen.rows[2]["map"] > 0.0
+    assert chosen.parameters["used"]["LORETA-1, Refuses (Python)"][0]["step_size"] < 10.0
 
 
 def test_failing_claims_on_toy_data_have_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
