@@ -86,17 +86,12 @@ class ItemSearch(Searcher):
         rows = [row for row, name in enumerate(self._items) if wanted in str(name).casefold()]
         if near:
             text, name = "", self._items[near[0]]
-            best, kind = (
-                model.similar(name, k, min_support=self._least),
-                "cosines" if self._alike.any() else "scores",
-            )
+            best = model.similar(name, k, min_support=self._least)
+            kind = "cosines" if self._alike.any() else "scores"
             said = f"Similar to {name}, with {kind}:"
         elif likes and not wanted:
-            best, seen, kind = (
-                model.recommend_to_new([*liked], k, min_support=self._least),
-                likes,
-                MATCH if model._rates else self._scale,
-            )
+            best = model.recommend_to_new([*liked], k, min_support=self._least)
+            seen, kind = likes, MATCH if model._rates else self._scale
             said = f"Recommended to somebody with these likes, with {kind}:"
         elif text in self._columns and not (likes and rows):
             column, known = self._columns[text], model.known_
