@@ -104,7 +104,7 @@ class TextSearch(Searcher):
                 "model.index(X, names, texts=…, vectorizer=…)."
             )
         self.index = index
-        names = [f"{name} {re.sub(INNER, ' ', str(name))}" for name in index.names]
+        names = [f"{name}\n{re.sub(INNER, ' ', str(name))}" for name in index.names]
         self._names = [name.replace("_", " ").lower() for name in names]
         self._rows = {str(name).lower(): row for row, name in enumerate(index.names)}
         self._counter = CountVectorizer(token_pattern=WORD)
@@ -123,9 +123,11 @@ class TextSearch(Searcher):
         text = index.texts[row]
         if row < 0:
             share, (text, message) = TYPED, self._corrected(query)
-            # Short words begin many names.
-            part = re.compile(rf"(?<![^\W_]){re.escape(query.replace('_', ' ').lower())}")
-            named = np.array([len(query) >= PART and bool(part.search(name)) for name in self._names])
+            # Short words begin many names. The last word of a name is its own.
+            part = rf"(?<![^\W_]){re.escape(text.replace('_', ' ').lower())}"
+            begun, ended = re.compile(part).search, re.compile(rf"{part}$", re.MULTILINE).search
+            if len(text) >= PART:
+                named = np.array([2.0 if ended(name) else float(bool(begun(name))) for name in self._names])
         words = scores_of_words(self._counter.transform([text]), self._words)
         learned = index.embedded(index.vectorizer.transform([text])) @ index.embeddings.T
         scores = blended(learned, words, share)[0] + named
@@ -133,6 +135,7 @@ class TextSearch(Searcher):
             # A document is not an answer to itself, but the first one to its name.
             alike = [other == text for other in index.texts]
             scores[alike] = 2.0 if query else -np.inf
+            scores[row] += 1.0
         elif not words.any():
             scores[~named.astype(bool)], message = -np.inf, "" if named.any() else message
         seen = set() if row >= 0 else set(re.findall(WORD, text.lower()))

@@ -376,7 +376,7 @@ class CompletionModel(Saved, Estimator):
             )
         return float(bounds[1])
 
-    def similar(self, row: Any, n: int = 10) -> list[tuple[Any, float]]:
+    def similar(self, row: Any, n: int = 10, *, min_support: int = 0) -> list[tuple[Any, float]]:
         """Return the rows with the most similar predictions in all columns to those of a row.
 
         If rows are items, these are the items that the same users like.
@@ -387,6 +387,8 @@ class CompletionModel(Saved, Estimator):
             Its name if `fit` got a bundle with names, else its number.
         n : int
             The length of the list, or fewer if there are fewer.
+        min_support : int
+            The least number of known entries of a listed row.
 
         Returns
         -------
@@ -406,7 +408,7 @@ class CompletionModel(Saved, Estimator):
                 f"the model knows nothing of {shown(row)} but its mean: all its predictions are effects; fit with a "
                 "rank above 0, and with entries of this row."
             )
-        best = best_rows(likeness, np.array([place]), n)
+        best = best_rows(likeness, np.union1d([place], self._rare(min_support)), n)
         return list(zip(self.row_names_[best].tolist(), likeness[best].tolist(), strict=True))
 
     def _likeness(self, row: int) -> Array:

@@ -15,6 +15,8 @@ from rmopt.core.arguments import instance
 REASONS = 3
 # A reason is more similar than this share of the pairs of items, of about so many.
 USUAL, SAMPLE = 0.95, 500
+# The least number of ratings of an item in a list.
+LEAST = 3
 MATCH = "a match of 0 to 1, high if the same people rate both and a high rating is expected"
 
 
@@ -61,6 +63,8 @@ class ItemSearch(Searcher):
         self._columns = {str(name): column for column, name in enumerate(self._users)}
         self._rows = {name: row for row, name in enumerate(self._items)}
         self._alike, self._supports = model._unit_profiles(), model._supports()
+        # A few entries say little, unless most items have no more.
+        self._least = int(min(LEAST, np.median(self._supports)))
         some = self._alike[:: 1 + len(self._items) // SAMPLE]
         pairs = (some @ some.T)[np.triu_indices(len(some), 1)]
         self._usual = float(np.quantile(pairs, USUAL)) if len(pairs) else 1.0
@@ -82,14 +86,12 @@ class ItemSearch(Searcher):
         rows = [row for row, name in enumerate(self._items) if wanted in str(name).casefold()]
         if near:
             text, name = "", self._items[near[0]]
-            best, kind = model.similar(name, k), "cosines" if self._alike.any() else "scores"
+            best = model.similar(name, k, min_support=self._least)
+            kind = "cosines" if self._alike.any() else "scores"
             said = f"Similar to {name}, with {kind}:"
         elif likes and not wanted:
-            best, seen, kind = (
-                model.recommend_to_new([*liked], k),
-                likes,
-                MATCH if model._rates else self._scale,
-            )
+            best = model.recommend_to_new([*liked], k, min_support=self._least)
+            seen, kind = likes, MATCH if model._rates else self._scale
             said = f"Recommended to somebody with these likes, with {kind}:"
         elif text in self._columns and not (likes and rows):
             column, known = self._columns[text], model.known_

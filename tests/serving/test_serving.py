@@ -198,6 +198,12 @@ def test_words_find_their_text_and_a_model_similar_ones(index: SimilarityIndex) 
     # Words in their order, or parts of the name.
     for query, rows in {"alert script": [0], "3OF": [*range(30, 40)], "ten_07": [7], "ten 07": [7]}.items():
         assert sorted(one["row"] for one in find({"q": query}, len(rows)).results) == rows, query
+    # A name that ends so is first, and is shown as it was typed.
+    other = TextSearch(replace(index, names=["moon.a", *names[1:39], "b.moon"], texts=["a"] * 40)).find
+    assert [one["name"] for one in other({"q": "moon"}, 1).results + other({"q": "MOON.A"}, 1).results] == [
+        "b.moon",
+        "moon.a",
+    ]
     found = find({"q": "a rokcet"}, 20)
     assert found.message == "No text has a or rokcet. Searched for: a rocket"
     assert all("rocket" in one["text"] for one in found.results[:5])
