@@ -236,7 +236,8 @@ def explained(method: Callable[P, T]) -> Callable[P, T]:
                 taken = [*signature.parameters][1 if getattr(kind, name) is call else 1 + len(given) :]
                 cure = next((self.elsewhere[word] for word in named if word in self.elsewhere), None)
                 near = [one for word in named for one in difflib.get_close_matches(word, taken, 1, CLOSE)]
-                own = [word for word in named if word in inspect.signature(kind).parameters]
+                # Methods are no parameters.
+                own = [word for word in named if not callable(getattr(self, word, len))]
                 if name != "__init__" and own:
                     cure = f"{own[0]} is a parameter of {kind.__name__}"
                 if near:

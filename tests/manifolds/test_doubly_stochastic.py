@@ -182,5 +182,5 @@ def test_the_ball_of_poincare() -> None:
         squares = [np.sum(one * one, axis=0) for one in (u, v, u - v)]
         apart = np.arccosh(1.0 + 2.0 * squares[2] / ((1.0 - squares[0]) * (1.0 - squares[1])))
         assert M.dist(x, y) == pytest.approx(np.linalg.norm(apart), rel=1e-12)
-        with pytest.raises(ValueError, match="inside"):
+        with pytest.raises(ValueError, match="ball of Hyperbolic"):
             M.from_poincare(u / np.linalg.norm(u, axis=0))
