@@ -148,7 +148,9 @@ def lives(name: str, kills: int, path: Path, out: Path) -> int:
             try:
                 # Estimators save twice a minute otherwise.
                 Saver.due = lambda self, step: time.monotonic() - self.saved > 0.002  # type: ignore[method-assign]
-                np.savez(out, **WORK[name](path))
+                # A kill may come while it is written.
+                np.savez(part := out.with_name(f"part-{out.name}"), **WORK[name](path))
+                part.replace(out)
             finally:
                 os._exit(0)
         if life < kills:
