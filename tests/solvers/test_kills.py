@@ -139,7 +139,7 @@ def killed(command: list[str], begun: Any, kills: int, longest: float, seed: int
 
 def lives(name: str, kills: int, path: Path, out: Path) -> int:
     """Kill some work in forked processes, and let it end in the last one; return how often it was killed."""
-    done, moments = 0, random.Random(kills)
+    done, moments = 0, random.Random(out.name)
     for life in range(kills + 1):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of forking beside idle threads
@@ -157,7 +157,8 @@ def lives(name: str, kills: int, path: Path, out: Path) -> int:
             deadline = time.monotonic() + 60
             while not path.exists() and not out.exists() and time.monotonic() < deadline:
                 time.sleep(0.001)
-            time.sleep(moments.uniform(0.0, 0.05))
+            # Some runs end within milliseconds.
+            time.sleep(0.05 * 10 ** moments.uniform(-2.0, 0.0))
             os.kill(child, signal.SIGKILL)
         done += os.WIFSIGNALED(os.waitpid(child, 0)[1])
         if out.exists():
